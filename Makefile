@@ -1,0 +1,56 @@
+# Everything a person or CI runs. `make demo` and `make test` need Python alone; `make guests` installs what it needs.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+FUZZ_SECONDS ?= 60
+
+.PHONY: setup demo test lint bench fuzz guests check-guests lint-guests clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or newer was found: install one, or set PYTHON"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group test
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m astrid_host.cli.demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+$(VENV)/.lint-ready: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group lint --group bench
+	@touch $@
+
+lint: $(VENV)/.lint-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/.bench-ready: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	@touch $@
+
+bench: $(VENV)/.bench-ready
+	$(BIN)/python -m benchmarks
+
+fuzz: setup
+	$(BIN)/python tests/fuzz/fuzz_topics.py $(FUZZ_SECONDS)
+
+guests:
+	python3 guests/build_guests.py build
+
+check-guests:
+	python3 guests/build_guests.py check
+
+lint-guests:
+	python3 guests/build_guests.py lint
+
+clean:
+	rm -rf $(VENV) build dist guests/rust/target guests/assemblyscript/node_modules guests/assemblyscript/build

@@ -1,0 +1,56 @@
+"""astrid-host: runs capsules, sandboxed WebAssembly tools joined by an event bus.
+
+    async with astrid_host.open_host(capsules=[astrid_host.BUNDLED, "my/capsules"]) as host:
+        result = await host.tools.execute("word_count", {"text": "a b"})
+
+Errors that a person can be told about are `AstridError`; what happens to a tool call is always a result.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from astrid_host.errors import AstridError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from astrid_host.host import CapsuleInfo, Host, HostEvent, HostSubscription, open_host
+    from astrid_host.payloads import ToolCallResult
+    from astrid_host.tools import Tool
+
+    BUNDLED: Path
+
+__all__ = [
+    "BUNDLED",
+    "AstridError",
+    "CapsuleInfo",
+    "Host",
+    "HostEvent",
+    "HostSubscription",
+    "Tool",
+    "ToolCallResult",
+    "open_host",
+]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CapsuleInfo": "host",
+    "Host": "host",
+    "HostEvent": "host",
+    "HostSubscription": "host",
+    "open_host": "host",
+    "ToolCallResult": "payloads",
+    "Tool": "tools",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `import astrid_host.topics` does not load the engine."""
+    from importlib import import_module
+
+    if name == "BUNDLED":
+        from astrid_host.bundled import capsules_folder
+
+        return capsules_folder()
+    if name in _HOMES:
+        return getattr(import_module(f"astrid_host.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'astrid_host' has no attribute {name!r}")

@@ -1,0 +1,242 @@
+"""Reading WebAssembly binaries: sections, types, imports, exports, code. No length in a file is trusted.
+
+Malformed input is a `ModuleRefused` that says where. Nothing here validates a module: the engine does that when it compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from astrid_host.errors import ModuleRefused
+
+MAGIC = b"\0asm"
+CORE, COMPONENT = b"\x01\0\0\0", b"\x0d\0\x01\0"
+_TYPES = {0x7F: "i32", 0x7E: "i64", 0x7D: "f32", 0x7C: "f64", 0x7B: "v128", 0x70: "funcref", 0x6F: "externref"}
+_KINDS = ("func", "table", "memory", "global", "tag")
+
+
+class Reader:
+    """A cursor over bytes that never leaves them."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.at = at
+        self.end = len(data) if end is None else end
+
+    def fail(self, what: str) -> ModuleRefused:
+        return ModuleRefused(f"malformed WebAssembly: {what} at byte {self.at:#x}")
+
+    def byte(self) -> int:
+        if self.at >= self.end:
+            raise self.fail("it ends too early")
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def number(self, bits: int = 32) -> int:
+        """An unsigned LEB128 number."""
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                break
+            shift += 7
+            if shift >= bits + 6:
+                raise self.fail("a number is too long")
+        if value >= 1 << bits:
+            raise self.fail("a number is too large")
+        return value
+
+    def skip_signed(self) -> None:
+        """A signed LEB128 number of any width."""
+        for _ in range(10):
+            if not self.byte() & 0x80:
+                return
+        raise self.fail("a number is too long")
+
+    def skip(self, count: int) -> None:
+        if count > self.end - self.at:
+            raise self.fail("it ends too early")
+        self.at += count
+
+    def name(self) -> str:
+        length = self.number()
+        begin = self.at
+        self.skip(length)
+        try:
+            return self.data[begin : self.at].decode()
+        except UnicodeDecodeError:
+            raise self.fail("a name is not UTF-8") from None
+
+    def part(self) -> Reader:
+        """A reader of what follows, which has its length before it."""
+        length = self.number()
+        begin = self.at
+        self.skip(length)
+        return Reader(self.data, begin, self.at)
+
+    def count(self) -> int:
+        """How many entries follow: each takes a byte at least."""
+        count = self.number()
+        if count > self.end - self.at:
+            raise self.fail("it names more entries than it has bytes")
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class CoreImport:
+    """One import of a core module; `params` and `results` are core types when it is a function."""
+
+    module: str
+    name: str
+    kind: str
+    params: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return _describe(self.kind, self.params, self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class CoreExport:
+    """One export of a core module; `index` counts imports of its kind too."""
+
+    name: str
+    kind: str
+    index: int
+    params: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return _describe(self.kind, self.params, self.results)
+
+
+def _describe(kind: str, params: tuple[str, ...], results: tuple[str, ...]) -> str:
+    return f"({', '.join(params)}) -> ({', '.join(results)})" if kind == "func" else kind
+
+
+@dataclass(slots=True)
+class Layout:
+    """What a core module consists of, as far as it is needed here."""
+
+    types: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
+    imports: list[CoreImport] = field(default_factory=list)
+    functions: list[int] = field(default_factory=list)  # type index of each function, imported ones first
+    imported_functions: int = 0
+    exports: list[CoreExport] = field(default_factory=list)
+    memories: list[tuple[int, int | None]] = field(default_factory=list)  # pages at first and at most
+    bodies: list[tuple[int, int]] = field(default_factory=list)  # of the functions defined here
+    elements: tuple[int, int] | None = None
+    start: int | None = None
+    customs: list[str] = field(default_factory=list)
+
+
+def sections(data: bytes, begin: int = 8, end: int | None = None) -> Iterator[tuple[int, Reader]]:
+    """The sections of a module or component: their numbers and contents."""
+    reader = Reader(data, begin, end)
+    while reader.at < reader.end:
+        number = reader.byte()
+        yield number, reader.part()
+
+
+def read_layout(data: bytes) -> Layout:
+    """Read a core module.
+
+    Raises:
+        ModuleRefused: it is malformed.
+    """
+    layout = Layout()
+    readers = {1: _read_types, 2: _read_imports, 3: _read_functions, 5: _read_memories, 7: _read_exports, 10: _read_code}
+    for number, reader in sections(data):
+        if number == 0:
+            layout.customs.append(reader.name())
+        elif number == 8:
+            layout.start = reader.number()
+        elif number == 9:
+            layout.elements = (reader.at, reader.end)
+        elif number in readers:
+            readers[number](layout, reader)
+    return layout
+
+
+def _value_types(reader: Reader) -> tuple[str, ...]:
+    return tuple(_TYPES.get(byte, f"<type {byte:#x}>") for byte in (reader.byte() for _ in range(reader.count())))
+
+
+def _read_types(layout: Layout, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        form = reader.byte()
+        if form != 0x60:
+            raise ModuleRefused(f"it uses types that capsules may not have (form {form:#x}): build for the wasm32 MVP")
+        layout.types.append((_value_types(reader), _value_types(reader)))
+
+
+def _read_imports(layout: Layout, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        module, name, kind = reader.name(), reader.name(), reader.byte()
+        if kind == 0:
+            index = reader.number()
+            params, results = _type(layout, index, reader)
+            layout.functions.append(index)
+            layout.imported_functions += 1
+            layout.imports.append(CoreImport(module, name, "func", params, results))
+            continue
+        if kind == 1:
+            reader.byte()
+            _limits(reader)
+        elif kind == 2:
+            _limits(reader)
+        elif kind == 3:
+            reader.skip(2)
+        elif kind == 4:
+            reader.skip(1)
+            reader.number()
+        else:
+            raise reader.fail(f"an import of kind {kind}")
+        layout.imports.append(CoreImport(module, name, _KINDS[kind]))
+
+
+def _type(layout: Layout, index: int, reader: Reader) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if index >= len(layout.types):
+        raise reader.fail(f"there is no type {index}")
+    return layout.types[index]
+
+
+def _limits(reader: Reader) -> tuple[int, int | None]:
+    flags = reader.byte()
+    least = reader.number(64)
+    return least, reader.number(64) if flags & 1 else None
+
+
+def _read_functions(layout: Layout, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        index = reader.number()
+        _type(layout, index, reader)
+        layout.functions.append(index)
+
+
+def _read_memories(layout: Layout, reader: Reader) -> None:
+    layout.memories.extend(_limits(reader) for _ in range(reader.count()))
+
+
+def _read_exports(layout: Layout, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        name, kind, index = reader.name(), reader.byte(), reader.number()
+        if kind >= len(_KINDS):
+            raise reader.fail(f"an export of kind {kind}")
+        params: tuple[str, ...] = ()
+        results: tuple[str, ...] = ()
+        if kind == 0:
+            if index >= len(layout.functions):
+                raise reader.fail(f"there is no function {index}")
+            params, results = layout.types[layout.functions[index]]
+        layout.exports.append(CoreExport(name, _KINDS[kind], index, params, results))
+
+
+def _read_code(layout: Layout, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        body = reader.part()
+        layout.bodies.append((body.at, body.end))

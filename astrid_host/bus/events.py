@@ -1,0 +1,72 @@
+"""What travels on the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from astrid_host.bus.reports import Failure
+
+NOTHING: tuple[str, ...] = ()
+
+
+class Event:
+    """One published event, and the account of what its handlers made of it.
+
+    `payload` is what a guest receives, as JSON bytes; `data` the same, decoded: a struct for a known tag, else the plain JSON
+    value. `principal` is None for events that nobody caused. `seq` counts all events of a host from 1. `time` is in seconds
+    since 1970. `entering` tells events that come from outside (the host's API, timers, run loops) from those that follow
+    from another's handling.
+
+    `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
+    `failures` what became of the others, and `published` the topics that its handlers published.
+    """
+
+    __slots__ = (
+        "data",
+        "done",
+        "entering",
+        "failures",
+        "handlers",
+        "left",
+        "payload",
+        "principal",
+        "published",
+        "seq",
+        "settled",
+        "source_id",
+        "time",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        data: object,
+        principal: str | None,
+        source_id: str,
+        seq: int,
+        time: float,
+        entering: bool,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.data = data
+        self.principal = principal
+        self.source_id = source_id
+        self.seq = seq
+        self.time = time
+        self.entering = entering
+        self.handlers = self.left = self.done = 0
+        self.failures: list[Failure] | None = None
+        self.published: list[str] | None = None
+        self.settled: list[Callable[[], None]] | None = None
+
+    def note_published(self, topics: list[str]) -> None:
+        """Add to the topics that its handlers published."""
+        if self.published is None:
+            self.published = topics
+        else:
+            self.published.extend(topics)

@@ -1,0 +1,53 @@
+"""Failure reports: what is published when an event was not handled as it should have been.
+
+A report goes to `astrid.v1.dispatch.failed.<topic>`, from the kernel, on behalf of the event's principal. Nobody is obliged
+to listen: without a receiver a report costs one look-up and is not even built. Reports are never reported on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+KERNEL_TOPICS = "astrid.v1.dispatch."
+FAILED = "astrid.v1.dispatch.failed."
+DETAIL_CHARACTERS = 4096
+
+
+class Failure(msgspec.Struct, gc=False):
+    """Why one handler did not end well.
+
+    Attributes:
+        reason: one word: `trap`, `deny`, `timeout`, `cancelled`, `no-instance`, `queue-full`, `guest-fault`, `no-handler`
+            or `publish-denied`.
+        detail: for people and models: what happened, and how to mend it.
+        capsule: whose handler it was, None where there was none.
+        action: the handler.
+    """
+
+    reason: str
+    detail: str
+    capsule: str | None = None
+    action: str | None = None
+
+
+class Report(msgspec.Struct, gc=False):
+    """What stands in a failure report."""
+
+    reason: str
+    detail: str
+    topic: str
+    seq: int
+    principal: str | None
+    capsule: str | None
+    action: str | None
+    handlers: int
+    done: int
+    published: list[str]
+    payload: Any
+
+
+def shorten(detail: str) -> str:
+    """A detail that fits into a report, however long the guest's own text was."""
+    return detail if len(detail) <= DETAIL_CHARACTERS else f"{detail[:DETAIL_CHARACTERS]}… ({len(detail)} characters)"

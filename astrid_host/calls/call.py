@@ -1,0 +1,102 @@
+"""The running call: which capsule's guest runs, on whose behalf, for which event, and what it did meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from astrid_host.engine import Activation, Entry, Pool
+
+if TYPE_CHECKING:
+    from astrid_host.bus.events import Event
+    from astrid_host.errors import GuestFailed
+
+
+class Pace:
+    """How long a handler tends to compute: one that computed for long twice in a row starts on the crew next time."""
+
+    __slots__ = ("last", "slow")
+
+    def __init__(self) -> None:
+        self.last = 0.0
+        self.slow = False
+
+    def took(self, seconds: float, long: float) -> None:
+        self.slow = min(seconds, self.last) > long
+        self.last = seconds
+
+
+class Owner(Protocol):
+    """Who started a call and hears of its end."""
+
+    @property
+    def pace(self) -> Pace: ...
+
+    def ended(self, call: Call, failure: BaseException | None) -> None:
+        """The call is over, its instance given back or discarded. Called once, on the thread that ran it last, no lock
+        held. `failure` is None when the guest returned; `call.result` is what it returned then."""
+        ...
+
+
+class Capsule(Protocol):
+    """A capsule, as far as running its guest goes."""
+
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def id(self) -> str: ...
+
+
+class Call(Activation):
+    """One call of a guest.
+
+    Args:
+        capsule: whose guest.
+        entry: the export.
+        arguments: its parameters.
+        principal: on whose behalf; instances are kept by it.
+        message: the event that the guest handles, if any.
+        owner: who hears of the end.
+        limit_s: how many seconds the guest may compute.
+        follows: a run loop: its principal and message follow the last message received, and its time starts anew at
+            each wait.
+    """
+
+    __slots__ = (
+        "cancelled",
+        "capsule",
+        "follows",
+        "host_calls",
+        "limit_s",
+        "message",
+        "owner",
+        "parked",
+        "principal",
+        "published",
+        "refused",
+        "worked",
+    )
+
+    def __init__(
+        self,
+        capsule: Any,
+        entry: Entry,
+        arguments: tuple[Any, ...],
+        principal: str,
+        message: Event | None,
+        owner: Owner,
+        limit_s: float,
+        follows: bool = False,
+    ) -> None:
+        super().__init__(entry, arguments)
+        self.capsule = capsule
+        self.principal = principal
+        self.message = message
+        self.owner = owner
+        self.limit_s = limit_s
+        self.follows = follows
+        self.worked = 0.0  # seconds of computing, host functions included
+        self.parked = False  # waiting, and off its stack: to be made runnable by whoever wakes it
+        self.cancelled: GuestFailed | None = None
+        self.published: list[str] = []
+        self.refused: dict[str, str] = {}  # topic -> why its publish was refused
+        self.host_calls = 0

@@ -1,0 +1,74 @@
+"""The clock: a thread that lets the engine's epoch pass while guests compute, and ends waits whose time is up.
+
+It costs nothing when idle: half a second after the last guest ran it sleeps until the next wait is over, or until somebody
+winds it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from astrid_host.engine import TICK_S, Engine
+
+if TYPE_CHECKING:
+    from astrid_host.calls.turns import Turns
+
+QUIET_TICKS = 50
+
+
+class Clock:
+    """Ticks for one host."""
+
+    def __init__(self, engine: Engine, turns: Turns) -> None:
+        self._engine = engine
+        self._turns = turns
+        self._wound = threading.Semaphore(0)
+        self._stopped = False
+        self._closing = False
+        self._runs = 0
+        self._thread = threading.Thread(target=self._tick, name="astrid-host clock", daemon=True)
+        self._thread.start()
+
+    def wind(self) -> None:
+        """A guest is about to run. The lock is held."""
+        self._runs += 1
+        if self._stopped:
+            self._stopped = False
+            self._wound.release()
+
+    def _tick(self) -> None:
+        quiet, seen = 0, -1
+        while not self._closing:
+            time.sleep(TICK_S)
+            self._engine.tick()
+            self._turns.expire()
+            quiet = 0 if self._runs != seen or self._turns.busy() else quiet + 1
+            seen = self._runs
+            if quiet >= QUIET_TICKS:
+                self._sleep(seen)
+                quiet = 0
+
+    def _sleep(self, seen: int) -> None:
+        """Until the next wait is over or a guest runs again."""
+        with self._turns.lock:
+            if self._runs != seen or self._closing:
+                return
+            self._stopped = True
+        until = self._turns.next_deadline()
+        if self._wound.acquire(timeout=None if until is None else max(until - time.monotonic(), 0)):
+            return
+        with self._turns.lock:
+            if not self._stopped:
+                self._wound.acquire()  # wound while it woke by itself
+            self._stopped = False
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._turns.lock:
+            self._closing = True
+            if self._stopped:
+                self._stopped = False
+                self._wound.release()
+        self._thread.join()

@@ -1,0 +1,82 @@
+"""Host functions that wait, as tasks of the trio loop.
+
+The guest sleeps meanwhile, on no thread. When its call ends early the task is cancelled; when the task ends, its value or
+its `HostError` is lowered on the guest's own stack. Any other exception of the task ends the call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from astrid_host.calls.call import Call
+from astrid_host.calls.turns import Turns
+from astrid_host.engine import Suspend
+from astrid_host.errors import GuestCancelled
+
+
+class Tasks:
+    """Runs host functions in one nursery. Made on the trio thread."""
+
+    def __init__(self, turns: Turns, nursery: trio.Nursery) -> None:
+        self._turns = turns
+        self._nursery = nursery
+        self._loop = threading.get_ident()
+
+    def waiting(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Suspend]:
+        """An `async def` host function as the linker wants it: it returns a `Suspend` and goes on as a task."""
+
+        def run(call: Call, *arguments: Any) -> Suspend:
+            task = _Task(self._turns, call, function, arguments)
+            if threading.get_ident() == self._loop:
+                self._nursery.start_soon(task.run)
+            else:
+                self._turns.tell(lambda: self._nursery.start_soon(task.run))
+            return task.suspend
+
+        return run
+
+
+class _Task:
+    __slots__ = ("arguments", "call", "error", "function", "gone", "scope", "suspend", "turns", "value")
+
+    def __init__(
+        self, turns: Turns, call: Call, function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]
+    ) -> None:
+        self.turns = turns
+        self.call = call
+        self.function = function
+        self.arguments = arguments
+        self.value: Any = None
+        self.error: BaseException | None = GuestCancelled("the host stops")
+        self.gone = False
+        self.scope = trio.CancelScope()
+        self.suspend = Suspend(call, self.finish)
+        self.suspend.cancel = self.cancel
+
+    def finish(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def cancel(self) -> None:
+        self.gone = True
+        self.turns.tell(self.scope.cancel)
+        self.turns.ring()
+
+    async def run(self) -> None:
+        if self.gone:
+            return
+        try:
+            with self.scope:
+                self.value = await self.function(self.call, *self.arguments)
+                self.error = None
+        except Exception as error:  # noqa: BLE001 - raised again on the guest's own call
+            self.error = error
+        finally:
+            with self.turns.lock:
+                self.turns.wake_locked(self.suspend)
+            self.turns.ring()

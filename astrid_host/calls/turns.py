@@ -1,0 +1,240 @@
+"""Whose turn it is: the loop's thread runs guests, a crew of threads takes over those that compute, a clock ticks.
+
+Whoever has made work on the trio thread takes a *turn*: it runs what is runnable and what follows from it, for 2 ms at
+most, then lets trio's other tasks go on. A call that is still computing when an epoch tick falls due goes to the *crew*,
+whose threads only ever compute and are niced; they share by ticks. A call that waits is a suspended stack on no thread.
+
+The lock that is handed in guards all queues. It is never held while a guest runs. A call ends exactly once, by
+`Owner.ended`; cancellation and time limits take effect at the next tick, waits end at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import trio
+
+from astrid_host.calls.call import Call
+from astrid_host.calls.clock import Clock
+from astrid_host.calls.crew import Crew
+from astrid_host.engine import Engine, Suspend
+from astrid_host.errors import GuestCancelled, GuestFailed, GuestTimeout
+
+log = logging.getLogger(__name__)
+now = time.monotonic
+
+TURN_S = 0.002
+LONG_S = 0.001
+
+
+class Source(Protocol):
+    """A queue of calls to come."""
+
+    def take(self) -> Call | None:
+        """The next call; the lock is held. It makes itself runnable again when it has more to give."""
+        ...
+
+
+class Turns:
+    """Runs the calls of one host. Made on the trio thread.
+
+    Args:
+        engine: whose epochs pass.
+        lock: guards the queues of the whole host.
+        workers: the most threads that compute beside the loop's.
+    """
+
+    def __init__(self, engine: Engine, lock: AbstractContextManager[Any], workers: int) -> None:
+        self.lock = lock
+        self.runnable: deque[Call | Source] = deque()
+        self.live: set[Call] = set()
+        self.closed = False
+        self._deadlines: list[tuple[float, int, Suspend]] = []
+        self._ticket = itertools.count()
+        self._loop = threading.get_ident()
+        self._token = trio.lowlevel.current_trio_token()
+        self._turning = self._rung = False
+        self._told: deque[Callable[[], None]] = deque()
+        self.crew = Crew(self, workers)
+        self.clock = Clock(engine, self)
+
+    # Making work. `*_locked` is called with the lock held; the rest must not be.
+
+    def schedule_locked(self, job: Call | Source) -> None:
+        self.runnable.append(job)
+
+    def tell(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop's thread soon: at the end of a turn. From any thread."""
+        self._told.append(callback)
+
+    def wake_locked(self, suspend: Suspend) -> None:
+        """End a wait: its guest goes on as soon as it can. Ending it twice, or too late, does nothing."""
+        if suspend.ready:
+            return
+        suspend.ready = True
+        call = suspend.activation
+        assert isinstance(call, Call)
+        if call.parked and call.suspend is suspend:
+            call.parked = False
+            self.runnable.appendleft(call)  # work under way goes first
+
+    def cancel_locked(self, call: Call, why: GuestFailed) -> None:
+        """End a call: at once when it waits, at the next tick when it computes."""
+        if call.cancelled is None:
+            call.cancelled = why
+            if call.parked:
+                call.parked = False
+                self.runnable.appendleft(call)
+
+    def go(self) -> None:
+        """There may be work: take a turn if this is the loop's thread, else let the loop take one."""
+        if threading.get_ident() == self._loop:
+            if not self._turning:
+                self.turn()
+        else:
+            self.ring()
+
+    def ring(self) -> None:
+        """Let the loop take a turn, unless it is in one and will see the work itself. From any thread."""
+        with self.lock:
+            if self._turning or self._rung or self.closed or not (self.runnable or self._told):
+                return
+            self._rung = True
+        self._token.run_sync_soon(self.turn)
+
+    # Turns of the loop's thread.
+
+    @trio.lowlevel.enable_ki_protection
+    def turn(self) -> None:
+        """Run what is runnable, for 2 ms at most, then tell who waits on the loop."""
+        until = now() + TURN_S
+        with self.lock:
+            self._turning, self._rung = True, False
+        try:
+            more = self._run_until(until)
+        finally:
+            self._turning = False
+        while self._told:
+            self._told.popleft()()
+        if more:
+            self.ring()
+
+    def _run_until(self, until: float) -> bool:
+        while True:
+            with self.lock:
+                call = self._next_locked()
+            if call is None:
+                return False
+            if call.owner.pace.slow and call.future is None:
+                self.crew.take_over(call)
+            else:
+                # A tick may fall into a short call: that alone does not make it a long one.
+                while not self.advance(call):
+                    if call.worked > LONG_S:
+                        call.owner.pace.took(call.worked, LONG_S)
+                        self.crew.take_over(call)
+                        break
+            if now() > until:
+                return True
+
+    def _next_locked(self) -> Call | None:
+        while self.runnable:
+            job = self.runnable.popleft()
+            call = job if isinstance(job, Call) else job.take()
+            if call is not None:
+                self.clock.wind()
+                self.live.add(call)
+                return call
+        return None
+
+    def advance(self, call: Call) -> bool:
+        """Run a call until it ends or waits (True), or a tick falls due (False). On the loop's thread or the crew's."""
+        begun, failure, ended = now(), None, False
+        try:
+            if call.cancelled is not None:
+                raise call.cancelled
+            if call.instance is None:
+                call.instance = call.capsule.pool.lease(call.principal)
+            ended = call.advance()
+        except BaseException as error:  # noqa: BLE001 - becomes the end of this call, and of no other
+            failure = error
+        call.worked += now() - begun
+        if failure is None and not ended:
+            suspend = call.suspend
+            if suspend is not None:
+                self._park(call, suspend)
+                return True
+            if call.worked <= call.limit_s:
+                return False
+            failure = GuestTimeout(
+                f"{call.capsule.id} computed for more than {call.limit_s:g} s: give it more by [limits] timeout_secs"
+            )
+        self._end(call, failure)
+        return True
+
+    def _park(self, call: Call, suspend: Suspend) -> None:
+        if call.follows:
+            call.worked = 0.0
+        with self.lock:
+            if suspend.ready or call.cancelled is not None:
+                self.runnable.appendleft(call)
+                return
+            call.parked = True
+            if suspend.until is not None:
+                heapq.heappush(self._deadlines, (suspend.until, next(self._ticket), suspend))
+
+    def _end(self, call: Call, failure: BaseException | None) -> None:
+        instance = call.instance
+        if failure is None:
+            call.owner.pace.took(call.worked, LONG_S)
+        if instance is not None:
+            if failure is None:
+                call.capsule.pool.give_back(instance, now())
+            else:
+                call.abandon()
+                call.capsule.pool.discard(instance)
+            call.instance = None
+        self.live.discard(call)
+        call.owner.ended(call, failure)
+
+    # What the clock asks for.
+
+    def busy(self) -> bool:
+        """Whether some guest may be computing now."""
+        return self._turning or self.crew.busy()
+
+    def expire(self) -> None:
+        """End the waits whose time is up."""
+        with self.lock:
+            while self._deadlines and (self._deadlines[0][0] <= now() or self._deadlines[0][2].ready):
+                self.wake_locked(heapq.heappop(self._deadlines)[2])
+        self.ring()
+
+    def next_deadline(self) -> float | None:
+        """When the next wait is over, in seconds of `time.monotonic`."""
+        with self.lock:
+            return self._deadlines[0][0] if self._deadlines else None
+
+    # The end.
+
+    async def close(self) -> None:
+        """End every call, then the crew and the clock. Guests that compute are stopped at their next tick."""
+        with trio.CancelScope(shield=True):
+            with self.lock:
+                for call in list(self.live):
+                    self.cancel_locked(call, GuestCancelled("the host stops"))
+            while self.live or self.runnable:
+                self.go()
+                await trio.sleep(0.001)
+            with self.lock:
+                self.closed = True
+            self.crew.close()
+            self.clock.close()

@@ -1,0 +1,11 @@
+"""Capsules: found in folders, ordered, loaded, started, and closed.
+
+A capsule that fails to load is kept with its error and does not stop the others.
+"""
+
+from astrid_host.capsules.capsule import Capsule
+from astrid_host.capsules.discovery import find_folders
+from astrid_host.capsules.loading import EXPORTS, Loader
+from astrid_host.capsules.registry import Registry
+
+__all__ = ["EXPORTS", "Capsule", "Loader", "Registry", "find_folders"]

@@ -1,0 +1,122 @@
+"""A capsule: its manifest, its module, what it may do, and what became of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from astrid_host.calls import Call
+from astrid_host.dispatch import Handler, Queue
+from astrid_host.engine import Entry, Pool, Prelinked
+from astrid_host.gates import SubscribeGate
+from astrid_host.manifest import Manifest, Problem
+from astrid_host.syscalls.ipc import Publisher
+
+State: TypeAlias = Literal["loading", "ready", "failed", "shadowed", "unloaded"]
+HOOK, RUN = "astrid-hook-trigger", "run"
+
+
+class Capsule:
+    """One capsule of a host, whether it loaded or not.
+
+    `state` is `ready` when it takes part, `failed` when it could not be loaded or its run loop ended badly (`error` says
+    why), `shadowed` when it stepped aside for another. `inactive` names the topics of rows that another capsule keeps.
+
+    Args:
+        id: the package's name, or the folder's when the manifest cannot be read.
+        folder: where it was found.
+        bundled: it came with the host, so given ones win over it.
+        owner: the host's principal.
+    """
+
+    def __init__(self, id: str, folder: Path, bundled: bool, owner: str) -> None:  # noqa: A002 - the field's own word
+        self.id = id
+        self.folder = folder
+        self.bundled = bundled
+        self.owner = owner
+        self.state: State = "loading"
+        self.error: str | None = None
+        self.problems: Sequence[Problem] = ()
+        self.inactive: list[str] = []
+        self.source_id = ""
+        self.wasm_hash = ""
+        self.calls = 0
+        self.traps = 0
+        self.queues: dict[str | None, Queue] = {}
+        self.handlers: list[Handler] = []
+        self.run_loop: Call | None = None
+        self.is_ready = threading.Event()
+        self._manifest: Manifest | None = None
+        self._linked: Prelinked | None = None
+        self._pool: Pool | None = None
+        self._publisher: Publisher | None = None
+        self.subscribe_gate: SubscribeGate | None = None
+
+    def described_by(self, manifest: Manifest) -> None:
+        """Its manifest was read."""
+        self._manifest = manifest
+        self.subscribe_gate = SubscribeGate(manifest)
+
+    def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
+        """Its module was compiled and linked."""
+        self._linked, self._pool, self._publisher = linked, pool, publisher
+
+    def fail(self, error: str) -> None:
+        """It does not take part; `error` says why."""
+        self.state = "failed"
+        self.error = error
+        self.is_ready.set()
+
+    def signal_ready(self) -> None:
+        """Its run loop has subscribed to what it needs. From any thread."""
+        self.is_ready.set()
+
+    @property
+    def manifest(self) -> Manifest:
+        assert self._manifest is not None, "its manifest could not be read"
+        return self._manifest
+
+    @property
+    def has_manifest(self) -> bool:
+        return self._manifest is not None
+
+    @property
+    def version(self) -> str:
+        return self._manifest.package.version if self._manifest is not None else ""
+
+    @property
+    def pool(self) -> Pool:
+        assert self._pool is not None, "its module is not loaded"
+        return self._pool
+
+    @property
+    def linked(self) -> Prelinked | None:
+        return self._linked
+
+    @property
+    def publisher(self) -> Publisher:
+        assert self._publisher is not None, "its module is not loaded"
+        return self._publisher
+
+    @property
+    def hook(self) -> Entry:
+        assert self._linked is not None, "its module is not loaded"
+        return self._linked.entries[HOOK]
+
+    @property
+    def concurrency(self) -> int:
+        return self.manifest.limits.concurrency
+
+    @property
+    def timeout_s(self) -> float:
+        return self.manifest.limits.timeout_secs
+
+    def close(self) -> None:
+        """Close its instances and free its module; nothing of it runs any more."""
+        if self._pool is not None:
+            self._pool.close()
+        linked, self._linked = self._linked, None
+        if linked is not None:
+            linked.close()

@@ -1,0 +1,77 @@
+"""Finding capsules in folders, and the order in which they are loaded.
+
+A folder with a Capsule.toml is a capsule; any other is searched one level deep, in the order of names. The first capsule
+of a name counts. Those that declare `uplink` come first; within each part a capsule comes after the capsules whose exports
+satisfy its imports; else the order is that of discovery. A cycle of imports is said and broken at its first member.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from astrid_host.errors import LoadError
+from astrid_host.manifest import Manifest
+
+log = logging.getLogger(__name__)
+MANIFEST = "Capsule.toml"
+
+
+def find_folders(places: Iterable[Path]) -> list[Path]:
+    """The folders below `places` that are capsules, in order.
+
+    Raises:
+        LoadError: a place does not exist.
+    """
+    found: list[Path] = []
+    for place in places:
+        if (place / MANIFEST).exists():
+            found.append(place)
+            continue
+        try:
+            children = sorted(child for child in place.iterdir() if child.is_dir())
+        except OSError as error:
+            raise LoadError(
+                f"no capsules can be read from {place}: {error.strerror}; name a folder that has a {MANIFEST}, "
+                "or one whose folders have"
+            ) from None
+        found.extend(child for child in children if (child / MANIFEST).exists())
+    return found
+
+
+def in_load_order(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The same manifests, providers before those that import from them."""
+    order: list[Manifest] = []
+    for uplink in (True, False):
+        part = [manifest for manifest in manifests if manifest.capabilities.uplink is uplink]
+        order.extend(_sorted_by_imports(part))
+    return order
+
+
+def _sorted_by_imports(manifests: list[Manifest]) -> list[Manifest]:
+    waiting = list(manifests)
+    order: list[Manifest] = []
+    while waiting:
+        ready = next((m for m in waiting if not any(_provides(other, m) for other in waiting if other is not m)), None)
+        if ready is None:
+            names = ", ".join(manifest.package.name for manifest in waiting)
+            log.warning("these capsules import from each other in a cycle, so their order is that of discovery: %s", names)
+            return order + waiting
+        waiting.remove(ready)
+        order.append(ready)
+    return order
+
+
+def _provides(provider: Manifest, importer: Manifest) -> bool:
+    return any(wanted.satisfied_by(export) for wanted in importer.imports for export in provider.exports)
+
+
+def unsatisfied(manifest: Manifest, others: Iterable[Manifest]) -> list[str]:
+    """The required imports that no other capsule exports, as `namespace:interface requirement`."""
+    exports = [export for other in others if other is not manifest for export in other.exports]
+    return [
+        f"{wanted.namespace}:{wanted.interface} {wanted.requirement}"
+        for wanted in manifest.imports
+        if not wanted.optional and not any(wanted.satisfied_by(export) for export in exports)
+    ]

@@ -1,0 +1,137 @@
+"""Loading one capsule: manifest, integrity, module, exports, gates.
+
+Whatever is wrong with a capsule ends in its `failed` state with a message; the host and the other capsules go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+from blake3 import blake3
+
+from astrid_host.abi import ExportKind, export_kinds
+from astrid_host.bus import Bus
+from astrid_host.capsules.capsule import HOOK, RUN, Capsule
+from astrid_host.dispatch import Dispatcher, Handler
+from astrid_host.engine import Engine, Instances, Linker, Module, Pool
+from astrid_host.errors import LoadError, ModuleRefused
+from astrid_host.manifest import Manifest, read_meta
+from astrid_host.payloads import source_id
+from astrid_host.syscalls.ipc import Publisher
+from astrid_host.wit.types import Field, Function, ListOf, OptionOf, Primitive, Record
+
+log = logging.getLogger(__name__)
+
+TEXT = Primitive("string")
+CAPSULE_RESULT = Record("capsule-result", (Field("action", TEXT), Field("data", OptionOf(TEXT))))
+EXPORTS = {
+    HOOK: Function(HOOK, (Field("action", TEXT), Field("payload", ListOf(Primitive("u8")))), CAPSULE_RESULT),
+    RUN: Function(RUN, (), None),
+    "astrid-install": Function("astrid-install", (), None),
+    "astrid-upgrade": Function("astrid-upgrade", (), None),
+}
+WASM_BYTES = 256 << 20
+
+
+class Loader:
+    """Turns a folder into something that can be called.
+
+    Args:
+        engine: compiles.
+        linker: links to the host's functions.
+        bus: where the capsule publishes.
+        dispatcher: knows whether handlers have room.
+        instances: the host's count of instances.
+    """
+
+    def __init__(
+        self, engine: Engine, linker: Linker, bus: Bus, dispatcher: Dispatcher, instances: Instances
+    ) -> None:
+        self._engine = engine
+        self._linker = linker
+        self._bus = bus
+        self._dispatcher = dispatcher
+        self._instances = instances
+
+    async def build(self, capsule: Capsule) -> ExportKind:
+        """Read, check, compile and link its module; says what its `run` is.
+
+        Raises:
+            LoadError: its file cannot be read, is not the one it was installed with, or is not a capsule.
+
+        A cancelled build leaves the capsule as it was.
+        """
+        manifest = capsule.manifest
+        wasm = read_wasm(capsule.folder, manifest)
+        capsule.wasm_hash = blake3(wasm).hexdigest()
+        self._check_meta(capsule)
+        capsule.source_id = source_id(capsule.id, capsule.wasm_hash)
+        module = await self._compile(capsule.id, wasm)
+        linked = self._linker.prelink(module, EXPORTS)
+        if HOOK in linked.entries and "cabi_realloc" not in module.exports:
+            raise ModuleRefused(f"{capsule.id} exports {HOOK} but no cabi_realloc, so nothing can be passed to it")
+        if HOOK not in linked.entries and RUN not in linked.entries:
+            raise ModuleRefused(f"{capsule.id} exports neither {HOOK} nor {RUN}: it is not a capsule")
+        publisher = Publisher(capsule.id, capsule.source_id, manifest, self._bus, self._dispatcher)
+        pool = Pool(linked, manifest.limits.memory_bytes, self._instances)
+        capsule.built(linked, pool, publisher)
+        return export_kinds(module.core)[RUN] if RUN in linked.entries else ExportKind.STUB
+
+    async def _compile(self, name: str, wasm: bytes) -> Module:
+        if self._engine.is_cached(wasm):
+            return self._engine.module(name, wasm)
+        return await trio.to_thread.run_sync(self._engine.module, name, wasm)
+
+    def _check_meta(self, capsule: Capsule) -> None:
+        meta = read_meta(capsule.folder)
+        if meta is None:
+            return
+        if not meta.wasm_hash:
+            log.warning("%s: its meta.json has no wasm_hash, so nothing says that its module is the right one", capsule.id)
+        elif meta.wasm_hash.lower() != capsule.wasm_hash:
+            raise LoadError(
+                f"{capsule.id}: its module is not the one that was installed: meta.json says BLAKE3 {meta.wasm_hash}, "
+                f"the file has {capsule.wasm_hash}; install it again"
+            )
+
+
+def read_wasm(folder: Path, manifest: Manifest) -> bytes:
+    """The module's file.
+
+    Raises:
+        LoadError: there is none, or it cannot be read.
+    """
+    if not manifest.components:
+        raise LoadError(f"{manifest.package.name}: its Capsule.toml has no [[component]] with a file")
+    path = folder / manifest.components[0].file
+    try:
+        if path.stat().st_size > WASM_BYTES:
+            raise LoadError(f"{path} is larger than {WASM_BYTES} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise LoadError(f"{path} cannot be read: {error.strerror}; build the capsule first") from None
+
+
+def handlers_of(capsule: Capsule, active: Callable[[str], bool]) -> list[Handler]:
+    """Its `[subscribe]` rows that name a handler; those that are not active are noted on the capsule."""
+    found = []
+    for row in capsule.manifest.handlers:
+        if not active(row.pattern):
+            capsule.inactive.append(row.pattern)
+            continue
+        assert row.handler is not None, "a row without a handler has none"
+        found.append(
+            Handler(
+                capsule,
+                row.pattern,
+                row.handler,
+                row.priority,
+                goes_on=row.on_error == "continue",
+                reply=row.reply,
+                guard=row.guard,
+            )
+        )
+    return found

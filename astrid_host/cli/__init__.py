@@ -1,0 +1,13 @@
+"""The command line: one module for each command. Exit codes: 0 fine, 1 the tool or check said no, 2 wrong usage, 3 host failure.
+
+What is slow to import is imported when a command runs, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The `astrid-host` command."""
+    from astrid_host.cli.app import app
+
+    app()

@@ -1,0 +1,97 @@
+"""Booting a host for a command: where its capsules are, how it logs, and what its failures look like."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from astrid_host.host import Host
+
+SAID_NO, USAGE, HOST_FAILURE = 1, 2, 3
+_PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What the shared options say."""
+
+    capsules: list[Path]
+    no_bundled: bool
+    workspace: Path
+    state_dir: Path | None
+    principal: str
+    debug: bool
+
+    def places(self) -> list[Path]:
+        """Given folders first, then the drop-in folder if there is one, then what comes with the host."""
+        import platformdirs
+
+        from astrid_host.bundled import capsules_folder
+        from astrid_host.host import APPLICATION
+
+        state = self.state_dir or Path(platformdirs.user_data_dir(APPLICATION))
+        dropped_in = state / "capsules"
+        places = [*self.capsules, *([dropped_in] if dropped_in.is_dir() else [])]
+        return places if self.no_bundled else [*places, capsules_folder()]
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Say what went wrong on stderr and leave."""
+    print(f"astrid-host: {message}", file=sys.stderr)  # noqa: T201 - the command line speaks
+    raise typer.Exit(code)
+
+
+@contextmanager
+def told(debug: bool) -> Generator[None]:
+    """What goes wrong in the body, told in a line instead of a traceback (with `debug`, with it)."""
+    from astrid_host.errors import AstridError
+
+    try:
+        yield
+    except (typer.Exit, typer.Abort, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if debug:
+            raise
+        found = _first(error)
+        if isinstance(found, typer.Exit):
+            raise found from None
+        if isinstance(found, KeyboardInterrupt):
+            raise typer.Exit(130) from None
+        if isinstance(found, AstridError | OSError):
+            fail(str(found), HOST_FAILURE)
+        fail(f"{type(found).__name__}: {found} (a fault of the host; --debug shows where)", HOST_FAILURE)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first exception in a group of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def run_with_host(boot: Boot, body: Callable[[Host], Awaitable[int]]) -> NoReturn:
+    """Boot a host, run `body` with it, and leave with the code that it returns."""
+    if not _PRINCIPAL.fullmatch(boot.principal):
+        fail(f"{boot.principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
+    with told(boot.debug):
+        import trio
+
+        from astrid_host.host import open_host
+
+        async def main() -> int:
+            async with open_host(
+                boot.places(), workspace=boot.workspace, state_dir=boot.state_dir, principal=boot.principal
+            ) as host:
+                return await body(host)
+
+        code = trio.run(main)
+    raise typer.Exit(code)

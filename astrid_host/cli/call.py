@@ -1,0 +1,47 @@
+"""`astrid-host call`: one tool call."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astrid_host.cli import options
+from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, run_with_host
+
+if TYPE_CHECKING:
+    from astrid_host.host import Host
+
+
+def call(
+    tool: Annotated[str, typer.Argument(help="The tool's name.")],
+    arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, a JSON object.")] = "{}",
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the result.")] = 60.0,
+    capsules: options.CapsulePlaces = None,
+    no_bundled: options.NoBundled = False,
+    workspace: options.Workspace = Path(),
+    state_dir: options.StateDir = None,
+    principal: options.Principal = "default",
+    debug: options.Debug = False,
+) -> None:
+    """Call a tool and print its result; exit 1 when the result is an error."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError) as error:
+        fail(f"the arguments are not JSON: {error}; given {arguments[:200]!r}, expected an object such as '{{}}'", USAGE)
+    if timeout <= 0:
+        fail(f"--timeout must be more than 0 seconds; given {timeout:g}", USAGE)
+    from astrid_host.cli import logs
+
+    logs.set_up("pretty", logging.DEBUG if debug else logging.ERROR)
+
+    async def body(host: Host) -> int:
+        result = await host.tools.execute(tool, given, timeout=timeout)
+        sys.stdout.write(result.content + "\n")
+        return SAID_NO if result.is_error else 0
+
+    run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)

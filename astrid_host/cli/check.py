@@ -1,0 +1,72 @@
+"""`astrid-host check`: everything that is wrong with a capsule, before it runs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astrid_host.cli import options
+from astrid_host.cli.boot import SAID_NO, USAGE, fail, told
+
+if TYPE_CHECKING:
+    from astrid_host.manifest import Problem
+
+
+def check(
+    path: Annotated[Path, typer.Argument(help="A capsule's folder, one that contains some, or a Capsule.toml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of lines.")] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Say everything that is wrong with a capsule, each with file, line and what to write; exit 1 for an error."""
+    with told(debug):
+        from astrid_host.capsules import find_folders
+        from astrid_host.cli import logs
+
+        logs.set_up("pretty", logging.DEBUG if debug else logging.CRITICAL)
+        folders = [path.parent] if path.name == "Capsule.toml" else find_folders([path])
+        if not folders:
+            fail(f"{path} is no capsule and contains none: there is no Capsule.toml", USAGE)
+        problems = [problem for folder in folders for problem in _check(folder)]
+        if as_json:
+            _print_json(problems)
+        else:
+            for problem in problems:
+                sys.stdout.write(f"{problem}\n")
+            errors = sum(problem.severity == "error" for problem in problems)
+            names = ", ".join(folder.name or str(folder.resolve()) for folder in folders)
+            sys.stdout.write(f"{names}: {errors} errors, {len(problems) - errors} warnings\n")
+    raise typer.Exit(SAID_NO if any(problem.severity == "error" for problem in problems) else 0)
+
+
+def _check(folder: Path) -> list[Problem]:
+    import trio
+
+    from astrid_host import manifest
+    from astrid_host.convention import check_convention
+    from astrid_host.probe import probe
+
+    found, problems = manifest.check(folder / "Capsule.toml")
+    if found is None:
+        return problems
+    return [*problems, *check_convention(found), *trio.run(probe, folder, found)]
+
+
+def _print_json(problems: list[Problem]) -> None:
+    import msgspec
+
+    rows = [
+        {
+            "severity": problem.severity,
+            "message": problem.message,
+            "file": str(problem.file),
+            "line": problem.line,
+            "column": problem.column,
+            "mend": problem.mend,
+        }
+        for problem in problems
+    ]
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")

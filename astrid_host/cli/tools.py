@@ -1,0 +1,49 @@
+"""`astrid-host tools`: what can be called."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astrid_host.cli import options
+from astrid_host.cli.boot import Boot, run_with_host
+
+if TYPE_CHECKING:
+    from astrid_host.host import Host
+
+
+def tools(
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of a table.")] = False,
+    capsules: options.CapsulePlaces = None,
+    no_bundled: options.NoBundled = False,
+    workspace: options.Workspace = Path(),
+    state_dir: options.StateDir = None,
+    principal: options.Principal = "default",
+    debug: options.Debug = False,
+) -> None:
+    """List the tools that the loaded capsules describe."""
+    from astrid_host.cli import logs
+
+    logs.set_up("pretty", logging.DEBUG if debug else logging.ERROR)
+
+    async def body(host: Host) -> int:
+        found = await host.tools.describe()
+        if as_json:
+            import msgspec
+
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+            return 0
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table("tool", "capsule", "changes things", "description", box=None, pad_edge=False)
+        for tool in found:
+            table.add_row(tool.name, tool.capsule, "yes" if tool.mutable else "no", tool.description)
+        Console().print(table)
+        return 0
+
+    run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)

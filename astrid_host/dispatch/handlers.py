@@ -1,0 +1,121 @@
+"""Interceptors: which handlers an event has, and in which way it is delivered to them.
+
+One match is queued. Several of equal priority are independent copies. Several of different priority are one chain, lowest
+number first. Rows with `guard = true` do not make an event handled: what only guards match has no handlers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from astrid_host.calls import Pace
+from astrid_host.topics import InterceptorIndex
+
+if TYPE_CHECKING:
+    from astrid_host.dispatch.queues import Queue
+    from astrid_host.engine import Entry, Pool
+    from astrid_host.syscalls.ipc import Publisher
+
+ROUTES_KEPT = 4096
+
+
+class Receiver(Protocol):
+    """A capsule whose handlers are called."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def hook(self) -> Entry:
+        """`astrid-hook-trigger`."""
+        ...
+
+    @property
+    def queues(self) -> dict[str | None, Queue]:
+        """Its queues by principal."""
+        ...
+
+    @property
+    def concurrency(self) -> int:
+        """How many of its calls may run at once for one principal."""
+        ...
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def publisher(self) -> Publisher:
+        """What it may publish."""
+        ...
+
+
+class Handler:
+    """One `[subscribe]` row with a handler.
+
+    Args:
+        receiver: whose row it is.
+        pattern: interceptor pattern: `*` is one segment.
+        action: what the guest is called with.
+        priority: lower numbers go first.
+        goes_on: in a chain, a failure of this member does not end it.
+        reply: the topic on which what it returns is published.
+        guard: it does not make an event handled.
+    """
+
+    __slots__ = ("action", "goes_on", "guard", "pace", "pattern", "priority", "receiver", "reply")
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        pattern: str,
+        action: str,
+        priority: int,
+        *,
+        goes_on: bool = False,
+        reply: str | None = None,
+        guard: bool = False,
+    ) -> None:
+        self.receiver = receiver
+        self.pattern = pattern
+        self.action = action
+        self.priority = priority
+        self.goes_on = goes_on
+        self.reply = reply
+        self.guard = guard
+        self.pace = Pace()
+
+
+class Route:
+    """Where events of one topic go."""
+
+    __slots__ = ("chain", "handlers")
+
+    def __init__(self, handlers: tuple[Handler, ...]) -> None:
+        self.handlers = handlers if not all(handler.guard for handler in handlers) else ()
+        self.chain = len({handler.priority for handler in self.handlers}) > 1
+
+
+class Handlers:
+    """All active handlers, and the routes found so far. The lock is held."""
+
+    def __init__(self) -> None:
+        self._index: InterceptorIndex[Handler] = InterceptorIndex()
+        self._routes: dict[str, Route] = {}
+
+    def add(self, handler: Handler) -> None:
+        self._index.insert(handler.pattern, handler)
+        self._routes.clear()
+
+    def remove(self, handler: Handler) -> None:
+        self._index.remove(handler.pattern, handler)
+        self._routes.clear()
+
+    def route(self, topic: str) -> Route:
+        """The handlers of a topic: by priority, then capsule, then action."""
+        route = self._routes.get(topic)
+        if route is None:
+            if len(self._routes) >= ROUTES_KEPT:  # topics may carry ids
+                self._routes.clear()
+            found = sorted(self._index.find(topic), key=lambda h: (h.priority, h.receiver.id, h.action))
+            route = self._routes[topic] = Route(tuple(found))
+        return route

@@ -1,0 +1,173 @@
+"""One call of a guest, on a stack of its own.
+
+An `Activation` carries everything about a call: its instance, its future, what its host functions raised. `advance` runs
+the guest on the calling thread until it ends, until an epoch tick falls due, or until a host function waits; between two
+advances any other thread may go on with it. Deleting the future unwinds the guest's stack, whatever it was doing.
+
+What goes wrong is raised by `advance`: the exception of a host function as it was (also a `BaseException`), else what the
+engine says, as a `GuestFailed`. After that the instance is not to be used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from astrid_host.engine import native
+
+if TYPE_CHECKING:
+    from astrid_host.engine.instance import Entry, Instance
+
+# An allocator that runs for so many ticks is taken to be endless.
+NESTED_TICKS = 4
+
+
+class _Here(threading.local):
+    activation: Activation | None = None
+
+
+here = _Here()
+
+
+class Suspend:
+    """What a host function returns when it has nothing to return yet: its guest sleeps until somebody wakes it.
+
+    Each wait has a `Suspend` of its own, so the late end of one that timed out cannot end the next.
+
+    Args:
+        activation: the call that waits.
+        finish: gives the host function's result, on the guest's stack, once `ready`; may raise `HostError`.
+        until: when to give up, in seconds of `time.monotonic`; None for a wait that its own host function bounds.
+    """
+
+    __slots__ = ("activation", "cancel", "finish", "ready", "until")
+
+    def __init__(self, activation: Activation, finish: Callable[[], Any], until: float | None = None) -> None:
+        self.activation = activation
+        self.finish = finish
+        self.until = until
+        self.ready = False
+        self.cancel: Callable[[], None] | None = None  # tells whoever works for this wait that nobody waits any more
+
+
+class Activation:
+    """One call of one exported function.
+
+    Args:
+        entry: which export.
+        arguments: its parameters, as Python values.
+    """
+
+    __slots__ = (
+        "arguments",
+        "entry",
+        "failure",
+        "future",
+        "instance",
+        "lowering",
+        "nested",
+        "reached",
+        "result",
+        "suspend",
+        "trap_at",
+    )
+
+    def __init__(self, entry: Entry, arguments: tuple[Any, ...]) -> None:
+        self.entry = entry
+        self.arguments = arguments
+        self.instance: Instance | None = None
+        self.future: int | None = None
+        self.failure: BaseException | None = None
+        self.nested = 0  # in the guest's allocator or post-return: counts the ticks spent there, from 1
+        self.reached = False  # it called a host function
+        self.suspend: Suspend | None = None
+        self.lowering: Callable[[Callable[[], Any]], None] | None = None
+        self.trap_at = 0
+        self.result: Any = None
+
+    def advance(self) -> bool:
+        """Run the guest until it ends (True: `result` is there), or until it yields or waits (False).
+
+        Raises:
+            BaseException: what a host function raised.
+            GuestFailed: the guest trapped, or returned what cannot be lifted.
+            RuntimeError: another thread is inside the instance's store.
+        """
+        instance = self.instance
+        assert instance is not None, "an activation needs an instance"
+        if not instance.turn.acquire(False):
+            raise RuntimeError(f"two threads in one store of {instance.module.name}: a store belongs to one at a time")
+        here.activation = self
+        try:
+            future = self.future
+            if future is None:
+                self.future = future = instance.next_future(self)
+            while native.POLL(future):
+                self.future = None
+                native.DELETE(future)
+                if instance.out[0] or instance.out[1] or self.failure is not None:
+                    raise instance.failed(self)
+                if instance.calling:
+                    instance.calling = False
+                    self.result = instance.end(self)
+                    return True
+                self.future = future = instance.next_future(self)
+            return False
+        finally:
+            here.activation = None
+            instance.turn.release()
+
+    def abandon(self) -> None:
+        """Unwind the guest's stack, wherever it is; the instance is not to be used again."""
+        future, self.future = self.future, None
+        suspend, self.suspend = self.suspend, None
+        if suspend is not None and suspend.cancel is not None:
+            suspend.cancel()
+        if future is not None:
+            native.DELETE(future)
+
+    def fail(self, error: BaseException) -> None:
+        """In a waiting host function: end the call with this error."""
+        self.failure = error
+        native.VOID.from_address(self.trap_at).value = native.NEW_TRAP(b"host", 4)
+
+
+@native.ON_EPOCH  # type: ignore[misc]
+def on_epoch(_context: int, _env: int, more_ticks: Any, kind: Any) -> int | None:
+    """A tick fell due: yield to whoever polls. The guest's allocator may not yield, but neither may it run for ever."""
+    more_ticks[0] = 1
+    activation = here.activation
+    if activation is None or not activation.nested:
+        kind[0] = 1
+        return None
+    kind[0] = 0
+    activation.nested += 1
+    if activation.nested > NESTED_TICKS:
+        error: int = native.NEW_ERROR(b"the guest's allocator or post-return function does not return")
+        return error
+    return None
+
+
+@native.GO_ON  # type: ignore[misc]
+def go_on(_env: int) -> bool:
+    """Polled on the stack of a guest that waits: False suspends it again."""
+    activation = here.activation
+    if activation is None or activation.nested:
+        return True  # the import has trapped already
+    suspend = activation.suspend
+    if suspend is None:
+        return True
+    if not suspend.ready:
+        return False
+    activation.suspend = None
+    lowering, activation.lowering = activation.lowering, None
+    assert lowering is not None, "a wait without a way to lower its result"
+    try:
+        lowering(suspend.finish)
+    except BaseException as error:  # noqa: BLE001 - carried to the call's owner
+        activation.fail(error)
+    return True
+
+
+GO_ON_AT = native.address(go_on)

@@ -1,0 +1,70 @@
+"""Compiled modules on disk, so that a start compiles nothing.
+
+A cached module is native code: it is loaded only from a folder that belongs to this user and that nobody else may write
+to. A file is keyed by the module's content, the engine's version and settings, and this machine's architecture; it is
+written beside and renamed, so it is whole or absent. Whatever is wrong with the folder or a file costs a compilation and a
+log line, never a start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+import stat
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+class ModuleCache:
+    """A folder of compiled modules.
+
+    Args:
+        folder: created with mode 0700 when missing; None, or a folder of somebody else's, keeps nothing.
+        settings: what of the engine's version and configuration makes code incompatible.
+    """
+
+    def __init__(self, folder: Path | None, settings: str) -> None:
+        self._salt = f"{settings}\0{platform.machine()}\0{platform.system()}".encode()
+        self.folder = folder if folder is not None and _is_ours(folder) else None
+
+    def path(self, wasm: bytes) -> Path | None:
+        """Where the compiled form of these bytes is, or would be."""
+        if self.folder is None:
+            return None
+        return self.folder / f"{hashlib.sha256(self._salt + wasm).hexdigest()}.module"
+
+    def write(self, path: Path, code: bytes) -> None:
+        """Keep compiled code; a full or read-only disk is a log line."""
+        part = path.with_suffix(f".{os.getpid()}.part")
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(code)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            log.warning("a compiled module was not kept in %s: %s", path.parent, error)
+            part.unlink(missing_ok=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        log.warning("compiled modules are not kept: %s", error)
+        return False
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        log.warning(
+            "compiled modules are not kept in %s: it must be a folder of this user's that nobody else may write to "
+            "(mode %o, owner %d); remove it, or `chmod 700` it",
+            folder,
+            stat.S_IMODE(found.st_mode),
+            found.st_uid,
+        )
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""The engine: one configuration of wasmtime, the compiler, the cache, the clock's tick.
+
+Every module of a host is compiled by one engine. Guests have no threads, no shared memory, no second memory, no garbage
+collection and no exceptions of their own. Compiling a module that is not in the cache takes tens of milliseconds and does
+not hold the GIL: callers on the loop's thread move it to another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import wasmtime
+
+from astrid_host.abi import core_module
+from astrid_host.engine import native
+from astrid_host.engine.cache import ModuleCache
+from astrid_host.engine.module import Module
+from astrid_host.errors import ModuleRefused
+
+log = logging.getLogger(__name__)
+
+# Host functions run Python on the guest's stack: on wasmtime's 2 MiB a deeply nested JSON text aborts CPython 3.13.
+STACK_BYTES = 8 << 20
+WASM_STACK_BYTES = 1 << 20
+TICK_S = 0.01
+
+
+class Engine:
+    """Compiles capsules.
+
+    Args:
+        cache: the folder of compiled modules; None compiles at every start.
+    """
+
+    def __init__(self, cache: Path | None) -> None:
+        config = wasmtime.Config()
+        config.epoch_interruption = True
+        config.wasm_threads = False
+        config.wasm_multi_memory = False
+        config.wasm_memory64 = False
+        config.wasm_exceptions = False
+        config.wasm_gc = False
+        config.wasm_component_model = False
+        config.cranelift_opt_level = "speed"
+        config.max_wasm_stack = WASM_STACK_BYTES
+        if sys.platform == "darwin":
+            config.macos_use_mach_ports = False
+        native.ASYNC_STACK(native.address(config.ptr()), STACK_BYTES)
+        self.wasmtime = wasmtime.Engine(config)
+        self.at = native.address(self.wasmtime.ptr())
+        self.cache = ModuleCache(cache, f"wasmtime {version('wasmtime')}, epochs, stack {WASM_STACK_BYTES}")
+        self.compiled = 0  # how often the cache did not have it
+
+    def tick(self) -> None:
+        """Let the epoch pass: every guest that computes now yields at its next check. From any thread."""
+        native.TICK(self.at)
+
+    def module(self, name: str, wasm: bytes) -> Module:
+        """Compile a capsule's WebAssembly: a component or a core module, in binary form.
+
+        Args:
+            name: what it is called in messages.
+            wasm: the file's content.
+
+        Raises:
+            ModuleRefused: it is not WebAssembly, or not what a capsule has to be.
+        """
+        core = core_module(wasm)
+        path = self.cache.path(core.wasm)
+        compiled = self._load(path) if path is not None else None
+        if compiled is None:
+            try:
+                compiled = wasmtime.Module(self.wasmtime, core.wasm)
+            except wasmtime.WasmtimeError as error:
+                raise ModuleRefused(f"{name} does not compile: {error}") from None
+            self.compiled += 1
+            if path is not None:
+                self.cache.write(path, bytes(compiled.serialize()))
+        return Module(name, compiled, core)
+
+    def is_cached(self, wasm: bytes) -> bool:
+        """Whether `module` would find it compiled already, and so return in a millisecond."""
+        path = self.cache.path(core_module(wasm).wasm)
+        return path is not None and path.exists()
+
+    def _load(self, path: Path) -> wasmtime.Module | None:
+        if not path.exists():
+            return None
+        try:
+            return wasmtime.Module.deserialize_file(self.wasmtime, str(path))
+        except wasmtime.WasmtimeError as error:
+            log.warning("the compiled module %s is not usable and is made anew: %s", path, error)
+            return None
+
+
+def wat(text: str) -> bytes:
+    """WebAssembly text as bytes; for those who write guests by hand.
+
+    Raises:
+        ModuleRefused: it is not such text.
+    """
+    try:
+        return bytes(wasmtime.wat2wasm(text))
+    except wasmtime.WasmtimeError as error:
+        raise ModuleRefused(f"not WebAssembly text: {error}") from None
+
+
+assert ctypes.sizeof(ctypes.c_void_p) == 8, "the engine needs a 64-bit platform"

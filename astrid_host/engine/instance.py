@@ -1,0 +1,347 @@
+"""An instance of a module in a store of its own: memory, exports, handles, and the calls of the canonical ABI.
+
+An instance is made by its first activation, because instantiation runs guest code: a start function, and `_initialize`
+where one is exported. `view` and `realloc` are what lifting and lowering need. Pointers from the guest's allocator are
+checked here. A failed or closed instance is never entered again; `close` frees all it holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+from astrid_host.abi import ExportCode, HandleTable, compile_export
+from astrid_host.engine import failures, native
+from astrid_host.engine.activation import Activation, here, on_epoch
+from astrid_host.errors import GuestFault, ModuleRefused
+from astrid_host.wit.types import Function
+
+if TYPE_CHECKING:
+    from astrid_host.engine.module import Prelinked
+
+_FORMAT = {"i32": "I", "i64": "Q", "f32": "f", "f64": "d"}
+_WIDTH = {"i32": 4, "i64": 8, "f32": 4, "f64": 8}
+_KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
+_CTYPE = {"i32": ctypes.c_uint32, "i64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double}
+TABLE_ELEMENTS, TABLES = 100_000, 10
+
+
+def slots(types: tuple[str, ...], stride: int) -> struct.Struct:
+    """Packs values of core types into slots of `stride` bytes; starts at the first value, ends with the last."""
+    parts = [f"{_FORMAT[kind]}{stride - _WIDTH[kind]}x" for kind in types]
+    if parts:
+        parts[-1] = _FORMAT[types[-1]]
+    return struct.Struct("<" + "".join(parts))
+
+
+class Inner:
+    """The signature of a function of the canonical ABI itself: `cabi_realloc`, or a post-return."""
+
+    __slots__ = ("pack_raw", "pack_vals", "params", "results")
+
+    def __init__(self, params: tuple[str, ...], results: tuple[str, ...]) -> None:
+        self.params = params
+        self.results = results
+        self.pack_raw = slots(params, native.RAW_BYTES).pack_into
+        self.pack_vals = slots(params, native.VAL_BYTES).pack_into
+
+
+REALLOC = Inner(("i32", "i32", "i32", "i32"), ("i32",))
+
+
+class Entry:
+    """An exported function, compiled once for all instances: how to lower its parameters and lift its result."""
+
+    __slots__ = ("code", "name", "pack", "params", "post", "post_name", "results")
+
+    def __init__(self, name: str, code: ExportCode) -> None:
+        self.name = name
+        self.code = code
+        self.params: tuple[str, ...] = code.signature.params
+        self.results: tuple[str, ...] = code.signature.results
+        self.pack = slots(self.params, native.VAL_BYTES).pack_into
+        self.post = Inner(self.results, ())
+        self.post_name = f"cabi_post_{name}"
+
+
+INITIALIZE = Entry("_initialize", compile_export(Function("_initialize", (), None)))
+
+
+class _Export:
+    """An entry in one instance: its function, and the buffer for its parameters and result."""
+
+    __slots__ = ("buffer", "func_at", "keep", "params_at", "post_at", "result", "results_at")
+
+    def __init__(self, entry: Entry, func: Any, post: Any) -> None:
+        count = len(entry.params)
+        self.keep = (func, post)
+        self.func_at = ctypes.addressof(func.of)
+        self.post_at = ctypes.addressof(post.of) if post is not None else 0
+        self.buffer = ctypes.create_string_buffer(native.VAL_BYTES * (count + len(entry.results) + 1))
+        for i, kind in enumerate(entry.params + entry.results):
+            self.buffer[i * native.VAL_BYTES] = _KIND[kind]  # type: ignore[call-overload]
+        self.params_at = ctypes.addressof(self.buffer)
+        self.results_at = self.params_at + count * native.VAL_BYTES
+        self.result: Any = None
+        if entry.results:
+            at = count * native.VAL_BYTES + native.VAL_AT
+            self.result = _CTYPE[entry.results[0]].from_buffer(self.buffer, at)
+
+
+class Instance:
+    """One instance, in one store, for one principal at a time.
+
+    Args:
+        module: the pre-linked module.
+        memory_bytes: the most that its memories may take together.
+    """
+
+    __slots__ = (
+        "_exports",
+        "_inner_at",
+        "_inner_buffer",
+        "_inner_out",
+        "_instance",
+        "_memory",
+        "_memory_at",
+        "_raw",
+        "_raw_at",
+        "_raw_result",
+        "_realloc",
+        "_realloc_at",
+        "_size",
+        "_stage",
+        "_store",
+        "_view",
+        "calling",
+        "context",
+        "handles",
+        "idle_since",
+        "module",
+        "out",
+        "out_at",
+        "principal",
+        "turn",
+    )
+
+    def __init__(self, module: Prelinked, memory_bytes: int) -> None:
+        self.module = module
+        self.turn = threading.Lock()
+        self.handles = HandleTable()
+        self.calling = False
+        self.principal: str | None = None
+        self.idle_since = 0.0
+        self._store: int | None = native.STORE_NEW(module.engine_at, None, None)
+        self.context: int = native.STORE_CONTEXT(self._store)
+        native.STORE_LIMITS(self._store, memory_bytes, TABLE_ELEMENTS, 1, TABLES, 1)
+        native.SET_ON_EPOCH(self._store, on_epoch, None, None)
+        self.out = (native.VOID * 2)()
+        self.out_at = ctypes.addressof(self.out)
+        self._inner_out = (native.VOID * 2)()
+        self._inner_at = ctypes.addressof(self._inner_out)
+        self._raw = ctypes.create_string_buffer(4 * native.RAW_BYTES)
+        self._raw_at = ctypes.addressof(self._raw)
+        self._raw_result = ctypes.c_uint32.from_buffer(self._raw)
+        self._inner_buffer: Any = ctypes.create_string_buffer(5 * native.VAL_BYTES) if module.waits else None
+        self._instance = native.wasmtime_instance_t()
+        self._exports: dict[str, _Export] = {}
+        self._memory: Any = None
+        self._memory_at = self._realloc_at = 0
+        self._realloc: Any = None
+        self._view: memoryview | None = None
+        self._size = -1
+        self._stage = "new"
+
+    # Making it.
+
+    def next_future(self, activation: Activation) -> int:
+        """The future to poll next on behalf of this activation: making the instance, then the call itself."""
+        if self._stage == "open":
+            return self._start(activation)
+        native.DEADLINE(self.context, 1)
+        if self._stage == "new":
+            self._stage = "instantiating"
+            future: int = native.INSTANTIATE(
+                self.module.pre_at, self.context, ctypes.addressof(self._instance), self.out_at, self.out_at + 8
+            )
+            return future
+        if self._stage == "instantiating":
+            self._take_exports()
+            self._stage = "initializing"
+            initialize = self._find("_initialize", native.KIND_FUNC)
+            if initialize is not None:
+                self._exports["_initialize"] = export = _Export(INITIALIZE, initialize, None)
+                initializing: int = native.CALL_ASYNC(
+                    self.context, export.func_at, export.params_at, 0, export.results_at, 0, self.out_at, self.out_at + 8
+                )
+                return initializing
+        self._stage = "open"
+        return self._start(activation)
+
+    def _find(self, name: str, kind: int) -> Any:
+        found = native.wasmtime_extern_t()
+        raw = name.encode()
+        known = native.EXPORT(self.context, ctypes.addressof(self._instance), raw, len(raw), ctypes.addressof(found))
+        return found if known and found.kind == kind else None
+
+    def _take_exports(self) -> None:
+        memory = self._find("memory", native.KIND_MEMORY)
+        if memory is None:
+            raise ModuleRefused(f"{self.module.name} exports no memory named 'memory'")
+        self._memory, self._memory_at = memory, ctypes.addressof(memory.of)
+        realloc = self._find("cabi_realloc", native.KIND_FUNC)
+        if realloc is not None:
+            self._realloc, self._realloc_at = realloc, ctypes.addressof(realloc.of)
+        for entry in self.module.entries.values():
+            func = self._find(entry.name, native.KIND_FUNC)
+            if func is not None:
+                self._exports[entry.name] = _Export(entry, func, self._find(entry.post_name, native.KIND_FUNC))
+
+    # Calling it.
+
+    def _start(self, activation: Activation) -> int:
+        entry = activation.entry
+        export = self._exports[entry.name]
+        native.DEADLINE(self.context, 1)
+        flat = entry.code.lower_params(self, *activation.arguments)
+        entry.pack(export.buffer, native.VAL_AT, *flat)
+        self.calling = True
+        future: int = native.CALL_ASYNC(
+            self.context,
+            export.func_at,
+            export.params_at,
+            len(entry.params),
+            export.results_at,
+            len(entry.results),
+            self.out_at,
+            self.out_at + 8,
+        )
+        return future
+
+    def end(self, activation: Activation) -> Any:
+        """What the function returned, lifted; the guest is told that it may free it."""
+        entry = activation.entry
+        export = self._exports[entry.name]
+        if export.result is None:
+            return None
+        flat = export.result.value
+        value = entry.code.lift_result(self, flat)
+        if export.post_at:
+            self._enter(activation, export.post_at, entry.post, flat)
+        return value
+
+    def failed(self, activation: Activation) -> BaseException:
+        """Why the call failed; what the engine holds of it is freed."""
+        told = failures.take_either(self.out)
+        failure, activation.failure = activation.failure, None
+        return failure if failure is not None else told
+
+    # The canonical ABI: what lifting and lowering need.
+
+    @property
+    def view(self) -> memoryview:
+        """The guest's memory now, of bytes. Not to be kept: it changes when the guest grows it."""
+        size: int = native.MEMORY_SIZE(self.context, self._memory_at)
+        if size != self._size:
+            base = native.MEMORY_DATA(self.context, self._memory_at)
+            self._view = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
+            self._size = size
+        view = self._view
+        assert view is not None, "a closed instance was read"
+        return view
+
+    def realloc(self, align: int, size: int) -> int:
+        """Memory of the guest's own allocator: `size` bytes at a multiple of `align`, checked.
+
+        Raises:
+            GuestFault: it has no allocator, or what that returned is not such memory.
+            Trap: the allocator trapped, or did not return.
+        """
+        if not self._realloc_at:
+            raise GuestFault(f"{self.module.name} exports no cabi_realloc, so nothing can be passed to it")
+        activation = here.activation
+        assert activation is not None, "memory is allocated on behalf of a call"
+        at = self._enter(activation, self._realloc_at, REALLOC, 0, 0, align, size)
+        if at % align or at + size > native.MEMORY_SIZE(self.context, self._memory_at):
+            raise GuestFault(
+                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: "
+                f"the memory has {native.MEMORY_SIZE(self.context, self._memory_at)} bytes"
+            )
+        return at
+
+    def _enter(self, activation: Activation, func_at: int, signature: Inner, *args: Any) -> int:
+        """Call a function of the canonical ABI itself, which may neither yield nor call an import.
+
+        A waiting import that is reached in a plain call aborts the process, so a module that has one is entered by a
+        future of its own; it ends at its first poll, because its imports trap and its ticks are counted.
+        """
+        activation.nested = 1
+        try:
+            if self._inner_buffer is not None:
+                return self._enter_by_future(activation, func_at, signature, args)
+            signature.pack_raw(self._raw, 0, *args)
+            self._inner_out[1] = native.CALL(self.context, func_at, self._raw_at, 4, self._inner_at)
+            if self._inner_out[0] or self._inner_out[1]:
+                raise self._inner_failed(activation)
+            at: int = self._raw_result.value
+            return at
+        finally:
+            activation.nested = 0
+
+    def _enter_by_future(self, activation: Activation, func_at: int, signature: Inner, args: tuple[Any, ...]) -> int:
+        buffer, count = self._inner_buffer, len(signature.params)
+        for i, kind in enumerate(signature.params):
+            buffer[i * native.VAL_BYTES] = _KIND[kind]
+        signature.pack_vals(buffer, native.VAL_AT, *args)
+        at = ctypes.addressof(buffer)
+        results_at = at + 4 * native.VAL_BYTES
+        future = native.CALL_ASYNC(
+            self.context,
+            func_at,
+            at,
+            count,
+            results_at,
+            len(signature.results),
+            self._inner_at,
+            self._inner_at + 8,
+        )
+        ended = native.POLL(future)
+        native.DELETE(future)
+        if not ended:
+            raise GuestFault(f"{self.module.name}: its allocator or post-return function waits")
+        if self._inner_out[0] or self._inner_out[1]:
+            raise self._inner_failed(activation)
+        return ctypes.c_uint32.from_address(results_at + native.VAL_AT).value if signature.results else 0
+
+    def _inner_failed(self, activation: Activation) -> BaseException:
+        told = failures.take_either(self._inner_out)
+        failure, activation.failure = activation.failure, None
+        return failure if failure is not None else told
+
+    # Its end.
+
+    @property
+    def memory_bytes(self) -> int:
+        """How large its memory was when it was looked at last."""
+        return max(self._size, 0)
+
+    @property
+    def closed(self) -> bool:
+        return self._store is None
+
+    def close(self) -> None:
+        """Free the store and what its handles hold. Futures must be gone; closing twice is allowed."""
+        self.handles.clear()
+        store, self._store = self._store, None
+        if store is None:
+            return
+        self._view, self._size = None, -1
+        self._exports.clear()
+        native.STORE_DELETE(store)
+
+    def __del__(self) -> None:
+        # Stores are closed by their owners; this only keeps a forgotten one from leaking native memory.
+        if getattr(self, "_store", None) is not None:
+            self.close()

@@ -1,0 +1,267 @@
+"""Host functions for guests: defined once in one linker, when the first module imports them.
+
+A host function is compiled from its WIT declaration: its parameters are lifted straight out of the guest's memory, its
+result lowered into it. *Plain* ones run to their end at once. *Waiting* ones may return a `Suspend`. Whatever a host
+function raises is carried on the call that made it and raised again by `Activation.advance`; the guest only traps.
+No import may be called from the guest's allocator or a post-return function.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import wasmtime
+
+from astrid_host.abi import ImportCode, compile_drop, compile_import
+from astrid_host.engine import assemblyscript, native
+from astrid_host.engine.activation import GO_ON_AT, Suspend, here
+from astrid_host.engine.instance import slots
+from astrid_host.engine.module import Module, Prelinked
+from astrid_host.errors import GuestFault, HostError, ImportsMissing
+from astrid_host.wit.types import Function, Resource
+
+_VALTYPE = {
+    "i32": wasmtime.ValType.i32,
+    "i64": wasmtime.ValType.i64,
+    "f32": wasmtime.ValType.f32,
+    "f64": wasmtime.ValType.f64,
+}
+_RESULT = {"i32": ctypes.c_uint32, "i64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double}
+_KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
+
+
+class Import:
+    """A host function as the linker needs it.
+
+    Args:
+        declared: its WIT declaration, or the resource that it drops.
+        run: called as `run(activation, *arguments)`; gives the result, or raises `HostError`.
+        waits: whether `run` may return a `Suspend`.
+    """
+
+    __slots__ = ("declared", "run", "waits")
+
+    def __init__(self, declared: Function | Resource, run: Callable[..., Any], waits: bool) -> None:
+        self.declared = declared
+        self.run = run
+        self.waits = waits
+
+
+class Imports(Protocol):
+    """What the host has: declared here, supplied by the composition root."""
+
+    def find(self, module: str, name: str) -> Import | None:
+        """The host function of that interface id and core name."""
+        ...
+
+    def known(self) -> Iterable[tuple[str, str]]:
+        """Every (interface id, core name) there is; only for naming the nearest one."""
+        ...
+
+
+class Linker:
+    """Defines host functions on demand and links modules to them once, so that an instance costs microseconds."""
+
+    def __init__(self, engine: wasmtime.Engine, imports: Imports) -> None:
+        self._engine = engine
+        self._linker = wasmtime.Linker(engine)
+        self._imports = imports
+        self._defined: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
+        self._keep: list[object] = []  # callbacks and types live as long as the linker
+
+    def prelink(self, module: Module, entries: Mapping[str, Function]) -> Prelinked:
+        """Link a module.
+
+        Args:
+            module: what was compiled.
+            entries: the exports that may be called, by name.
+
+        Raises:
+            ImportsMissing: it imports what the host does not have; all of it is named.
+        """
+        problems, missing, waits = [], [], False
+        for needed in module.imports:
+            key = (needed.module, needed.name)
+            defined = self._defined.get(key) or self._define(key)
+            if defined is None:
+                problems.append(self._unknown(key))
+                missing.append(key)
+            elif needed.kind != "func" or (needed.params, needed.results) != defined[:2]:
+                problems.append(
+                    f"  {key[0]} {key[1]}: imported as {needed.describe()}, "
+                    f"but the host has {_signature(*defined[:2])}: build against the wit/ of this host"
+                )
+                missing.append(key)
+            else:
+                waits = waits or defined[2]
+        if problems:
+            raise ImportsMissing(f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing)
+        return Prelinked(self._engine, self._linker, module, entries, waits)
+
+    def _define(self, key: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], bool] | None:
+        if key[0] == "env":
+            special = assemblyscript.define(key[1])
+            if special is None:
+                return None
+            params, results, run = special
+            self._define_plain(key, params, results, run)
+            waits = False
+        else:
+            found = self._imports.find(*key)
+            if found is None:
+                return None
+            code = compile_drop(found.declared) if isinstance(found.declared, Resource) else compile_import(found.declared)
+            params, results, waits = code.signature.params, code.signature.results, found.waits
+            if waits:
+                self._define_waiting(key, params, results, _waiting(key, code, found.run))
+            else:
+                self._define_plain(key, params, results, _plain(key, code, found.run))
+        self._defined[key] = params, results, waits
+        return self._defined[key]
+
+    def _define_plain(
+        self, key: tuple[str, str], params: tuple[str, ...], results: tuple[str, ...], callback: Callable[..., Any]
+    ) -> None:
+        self._bind(native.DEFINE, native.PLAIN(callback), key, params, results)
+
+    def _define_waiting(
+        self, key: tuple[str, str], params: tuple[str, ...], results: tuple[str, ...], callback: Callable[..., Any]
+    ) -> None:
+        self._bind(native.DEFINE_WAITING, native.WAITING(callback), key, params, results)
+
+    def _bind(
+        self, define: Any, callback: Any, key: tuple[str, str], params: tuple[str, ...], results: tuple[str, ...]
+    ) -> None:
+        kind = wasmtime.FuncType([_VALTYPE[name]() for name in params], [_VALTYPE[name]() for name in results])
+        self._keep.append((callback, kind))
+        module, name = key[0].encode(), key[1].encode()
+        error = define(
+            native.address(self._linker.ptr()),
+            module,
+            len(module),
+            name,
+            len(name),
+            native.address(kind.ptr()),
+            callback,
+            None,
+            None,
+        )
+        assert not error, f"{key} was defined twice"
+
+    def _unknown(self, key: tuple[str, str]) -> str:
+        module, name = key
+        if module.startswith("wasi"):
+            return (
+                f"  {module} {name}: there is no WASI here; build for wasm32-unknown-unknown "
+                "(cargo build --target wasm32-unknown-unknown), not for a wasi target"
+            )
+        known = list(self._imports.known())
+        names = [f"{m} {n}" for m, n in known]
+        near = difflib.get_close_matches(f"{module} {name}", names, 1, 0.6)
+        same_module = [n for m, n in known if m == module]
+        if not near and same_module:
+            near = [f"{module} {n}" for n in difflib.get_close_matches(name, same_module, 1, 0.4)]
+        return f"  {module} {name}" + (f": did you mean {near[0]}?" if near else ": nothing here has such a name")
+
+
+def _signature(params: tuple[str, ...], results: tuple[str, ...]) -> str:
+    return f"({', '.join(params)}) -> ({', '.join(results)})"
+
+
+def _reentered(key: tuple[str, str]) -> GuestFault:
+    return GuestFault(f"{key[0]} {key[1]} was called from cabi_realloc or a post-return function, which may call nothing")
+
+
+def _plain(key: tuple[str, str], code: ImportCode, run: Callable[..., Any]) -> Callable[..., int | None]:
+    params, results = code.signature.params, code.signature.results
+    unpack = slots(params, native.RAW_BYTES).unpack
+    size = slots(params, native.RAW_BYTES).size
+    result = _RESULT[results[0]] if results else None
+    lift, lower, lower_error = code.lift_params, code.lower_result, code.lower_error
+    string_at, new_trap = ctypes.string_at, native.NEW_TRAP
+
+    def plain(_env: int, _caller: int, raw: int, _count: int) -> int | None:
+        activation = here.activation
+        try:
+            if activation.nested:  # type: ignore[union-attr]
+                raise _reentered(key)
+            activation.reached = True  # type: ignore[union-attr]
+            guest = activation.instance  # type: ignore[union-attr]
+            args = unpack(string_at(raw, size))
+            try:
+                flat = lower(guest, args, run(activation, *lift(guest, args)))
+            except HostError as error:
+                flat = lower_error(guest, args, error.case, error.payload)
+            if result is not None:
+                result.from_address(raw).value = flat
+        except BaseException as error:  # noqa: BLE001 - carried to the call's owner
+            activation.failure = error  # type: ignore[union-attr]
+            trap: int = new_trap(b"host", 4)
+            return trap
+        return None
+
+    return plain
+
+
+def _waiting(key: tuple[str, str], code: ImportCode, run: Callable[..., Any]) -> Callable[..., None]:
+    params, results = code.signature.params, code.signature.results
+    unpack = slots(params, native.VAL_BYTES).unpack
+    size = slots(params, native.VAL_BYTES).size
+    result = _RESULT[results[0]] if results else None
+    lift, lower, lower_error = code.lift_params, code.lower_result, code.lower_error
+
+    def waiting(
+        _env: int, _caller: int, args_at: int, _n: int, results_at: int, _m: int, trap_at: int, continuation: int
+    ) -> None:
+        native.VOID.from_address(continuation).value = GO_ON_AT
+        activation = here.activation
+        assert activation is not None, "a host function runs inside a call"
+        if activation.nested:
+            activation.failure = _reentered(key)
+            native.VOID.from_address(trap_at).value = native.NEW_TRAP(b"host", 4)
+            return
+        activation.reached = True
+        activation.trap_at = trap_at
+        activation.suspend = None
+        try:
+            guest = activation.instance
+            args = unpack(ctypes.string_at(args_at + native.VAL_AT, size)) if size else ()
+
+            def lowering(give: Callable[[], Any]) -> None:
+                try:
+                    flat = lower(guest, args, give())
+                except HostError as error:
+                    flat = lower_error(guest, args, error.case, error.payload)
+                if result is not None:
+                    ctypes.c_uint8.from_address(results_at).value = _KIND[results[0]]
+                    result.from_address(results_at + native.VAL_AT).value = flat
+
+            def start() -> Any:
+                return run(activation, *lift(guest, args))
+
+            outcome = _attempt(start)
+            if type(outcome) is Suspend:
+                activation.suspend, activation.lowering = outcome, lowering
+            else:
+                lowering(outcome)
+        except BaseException as error:  # noqa: BLE001 - carried to the call's owner
+            activation.fail(error)
+
+    return waiting
+
+
+def _attempt(start: Callable[[], Any]) -> Any:
+    """The `Suspend` that a host function returned, or what gives its result or raises its error."""
+    try:
+        outcome = start()
+    except HostError as error:
+        raised = error
+
+        def fail() -> Any:
+            raise raised
+
+        return fail
+    return outcome if type(outcome) is Suspend else lambda: outcome

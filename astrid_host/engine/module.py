@@ -1,0 +1,104 @@
+"""A compiled module, and the same module linked to the host's functions and ready to be instantiated."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import wasmtime
+
+from astrid_host.abi import CoreModule, compile_export
+from astrid_host.engine import failures, native
+from astrid_host.engine.instance import Entry, Instance
+from astrid_host.errors import ModuleRefused
+from astrid_host.wit.types import Function
+
+
+class Module:
+    """A compiled core module.
+
+    Args:
+        name: what it is called in messages: the capsule's name.
+        compiled: the engine's form of it.
+        core: the core module itself, with its imports and exports.
+    """
+
+    __slots__ = ("compiled", "core", "exports", "imports", "name")
+
+    def __init__(self, name: str, compiled: wasmtime.Module, core: CoreModule) -> None:
+        self.name = name
+        self.compiled = compiled
+        self.core = core
+        self.imports = core.imports
+        self.exports = {export.name: export for export in core.exports}
+
+    def check(self, name: str, function: Function) -> bool:
+        """Whether it exports this function.
+
+        Raises:
+            ModuleRefused: it exports something of that name with another signature.
+        """
+        export = self.exports.get(name)
+        if export is None:
+            return False
+        wanted = compile_export(function).signature
+        if export.kind != "func" or (export.params, export.results) != (wanted.params, wanted.results):
+            raise ModuleRefused(
+                f"{self.name} exports {name} as {export.describe()}, but a capsule's {name} is "
+                f"({', '.join(wanted.params)}) -> ({', '.join(wanted.results)})"
+            )
+        return True
+
+
+class Prelinked:
+    """A module linked to the host's functions.
+
+    Args:
+        entries: the exports that may be called, by name; those it does not export are left out.
+        waits: whether it imports a function that may suspend it.
+
+    Raises:
+        ModuleRefused: it exports no memory, or an entry with another signature.
+    """
+
+    __slots__ = ("_keep", "_pre", "engine_at", "entries", "name", "pre_at", "waits")
+
+    def __init__(
+        self,
+        engine: wasmtime.Engine,
+        linker: wasmtime.Linker,
+        module: Module,
+        entries: Mapping[str, Function],
+        waits: bool,
+    ) -> None:
+        self.name = module.name
+        self.waits = waits
+        memory = module.exports.get("memory")
+        if memory is None or memory.kind != "memory":
+            raise ModuleRefused(f"{module.name} exports no memory named 'memory'")
+        for name, function in (("_initialize", Function("_initialize", (), None)), *entries.items()):
+            module.check(name, function)
+        self.entries = {
+            name: Entry(name, compile_export(function)) for name, function in entries.items() if name in module.exports
+        }
+        self._keep = (engine, linker, module)
+        pre: Any = ctypes.POINTER(native.wasmtime_instance_pre_t)()
+        error = native.PRELINK(
+            native.address(linker.ptr()), native.address(module.compiled.ptr()), ctypes.addressof(pre)
+        )
+        if error:
+            raise ModuleRefused(f"{module.name} cannot be linked: {failures.take_error(error).message}")
+        self._pre = pre
+        self.pre_at = native.address(pre)
+        self.engine_at = native.address(engine.ptr())
+
+    def new(self, memory_bytes: int) -> Instance:
+        """A store for one instance; its first activation instantiates it."""
+        return Instance(self, memory_bytes)
+
+    def close(self) -> None:
+        """Free the linked module. Its instances are closed before."""
+        pre_at, self.pre_at = self.pre_at, 0
+        if pre_at:
+            native.PRELINK_DELETE(pre_at)

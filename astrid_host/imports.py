@@ -1,0 +1,71 @@
+"""Which host function a guest's import is: WIT says its shape, a host function class says what it does.
+
+Interfaces are parsed when the first module imports them. What an interface declares and no class provides answers with
+its nearest typed refusal, so a capsule that imports it loads and learns at the call that it is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from astrid_host.calls import Tasks
+from astrid_host.engine import Import
+from astrid_host.syscalls.denied import Denied
+from astrid_host.syscalls.interface import HostFunction, Interface
+from astrid_host.wit import Packages
+from astrid_host.wit.types import Interface as WitInterface
+from astrid_host.wit.types import Resource
+
+DROP = "[resource-drop]"
+
+
+class HostImports:
+    """The host functions of one host.
+
+    Args:
+        packages: the WIT packages.
+        tasks: runs host functions that are `async def`.
+    """
+
+    def __init__(self, packages: Packages, tasks: Tasks) -> None:
+        self._packages = packages
+        self._tasks = tasks
+        self._provided: dict[str, dict[str, HostFunction]] = {}
+
+    def provide(self, interfaces: Iterable[Interface]) -> None:
+        """Host functions by interface; a later one wins over an earlier one."""
+        for interface in interfaces:
+            functions = interface.functions()
+            for name in interface.wit:
+                self._provided.setdefault(name, {}).update(functions)
+
+    def find(self, module: str, name: str) -> Import | None:
+        interface = self._packages.interface(module)
+        if interface is None:
+            return None
+        if name.startswith(DROP):
+            resource = interface.types.get(name.removeprefix(DROP))
+            return Import(resource, _drop, waits=False) if isinstance(resource, Resource) else None
+        declared = interface.functions.get(name)
+        if declared is None:
+            return None
+        function = self._provided.get(module, {}).get(name)
+        if function is None:
+            function = Denied(interface).functions()[name]
+        if function.waits:
+            return Import(declared, self._tasks.waiting(function.run), waits=True)
+        return Import(declared, function.run, waits=function.suspends)
+
+    def known(self) -> Iterable[tuple[str, str]]:
+        for module in self._packages.interfaces():
+            interface = self._packages.interface(module)
+            assert isinstance(interface, WitInterface), "a listed interface can be read"
+            for name in interface.functions:
+                yield module, name
+            for name, declared in interface.types.items():
+                if isinstance(declared, Resource) and declared.interface == module:
+                    yield module, f"{DROP}{name}"
+
+
+def _drop(*_arguments: object) -> None:
+    """Dropping a handle is done by the handle table, which closes what it held."""

@@ -1,0 +1,96 @@
+"""How a host function is written: a method of an `Interface`, on Python values, that raises `HostError`.
+
+    class Kv(Interface):
+        wit = ("astrid:kv/host@1.0.0",)
+
+        @syscall("kv-get")
+        def kv_get(self, call: Running, key: str) -> bytes | None: ...
+
+A `def` is *plain*: it runs to its end at once, on whatever thread runs the guest, and must not block. An `async def` is
+*waiting*: it runs as a task of the trio loop while its guest is suspended; when the call ends early it is cancelled.
+A plain function that has nothing to return yet may return a `Suspend` instead, if its decorator says `suspends=True`: the
+guest then sleeps until `Suspend.wake` is called, without a task. Arguments and results are as `astrid_host.abi` maps them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from astrid_host.bus.events import Event
+    from astrid_host.manifest import Manifest
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Caller(Protocol):
+    """The capsule that makes a call, as far as host functions need to know it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def source_id(self) -> str:
+        """The UUID that stands on everything it publishes."""
+        ...
+
+    @property
+    def manifest(self) -> Manifest: ...
+    def signal_ready(self) -> None:
+        """Its run loop has subscribed to what it needs."""
+        ...
+
+
+class Running(Protocol):
+    """The running call, as far as host functions need to know it."""
+
+    @property
+    def capsule(self) -> Caller: ...
+    @property
+    def principal(self) -> str:
+        """On whose behalf the guest runs: the event's principal, else the host's owner. In a run loop it follows the
+        last message received."""
+        ...
+
+    @property
+    def message(self) -> Event | None:
+        """The event whose caller context the guest has; None in hooks and in a run loop that received nothing yet."""
+        ...
+
+
+def syscall(name: str, *, suspends: bool = False) -> Callable[[Method], Method]:
+    """Mark a method as the host function `name`, a core name such as `kv-get` or `[method]subscription.recv`."""
+
+    def mark(method: Method) -> Method:
+        method.__syscall__ = (name, suspends)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class HostFunction:
+    """One host function, bound to its interface: what to run, and whether a guest that calls it may be suspended."""
+
+    __slots__ = ("name", "run", "suspends", "waits")
+
+    def __init__(self, name: str, run: Callable[..., Any], suspends: bool) -> None:
+        self.name = name
+        self.run = run
+        self.suspends = suspends
+        self.waits = inspect.iscoroutinefunction(run)
+
+
+class Interface:
+    """The host functions of one WIT interface, or of several versions of it."""
+
+    wit: ClassVar[tuple[str, ...]]
+
+    def functions(self) -> Mapping[str, HostFunction]:
+        """The host functions by core name."""
+        found = {}
+        for attribute in dir(type(self)):
+            method = getattr(self, attribute)
+            if mark := getattr(method, "__syscall__", None):
+                found[mark[0]] = HostFunction(mark[0], method, mark[1])
+        return found

@@ -1,0 +1,254 @@
+"""astrid:ipc: what guests publish, and what they subscribe to.
+
+Every publish of a guest passes the same checks in the same order: the topic's form, the capsule's `[publish]` rows, size, JSON,
+room, and last the rate, so that what is refused for another reason costs nothing. A refusal is a typed error to the guest,
+and is kept on its call for the failure reports. A subscription made while handling an event receives only that event's
+principal; one of a run loop receives everybody's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from astrid_host.abi import Variant
+from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Subscription
+from astrid_host.calls import Call, Turns
+from astrid_host.engine import Suspend
+from astrid_host.errors import HostError, PayloadError
+from astrid_host.gates import PublishGate, SubscribeGate
+from astrid_host.manifest import Manifest
+from astrid_host.payloads import parse
+from astrid_host.syscalls.interface import Interface, syscall
+
+PAYLOAD_BYTES = 1 << 20
+SUBSCRIPTIONS = 128
+RECV_MS = 60_000
+ANONYMOUS = "anonymous"
+
+
+class Room(Protocol):
+    """Whether handlers' queues have room: what the dispatcher knows."""
+
+    def congested(self, topic: str, principal: str | None) -> bool: ...
+    def full(self, topic: str, principal: str | None) -> object | None: ...
+
+
+class Publisher:
+    """One capsule's way onto the bus.
+
+    Args:
+        capsule: its id.
+        source_id: the UUID that stands on what it publishes.
+        manifest: whose `[publish]` rows count.
+        bus: where it publishes.
+        room: whether handlers' queues have room.
+    """
+
+    def __init__(self, capsule: str, source_id: str, manifest: Manifest, bus: Bus, room: Room) -> None:
+        self.capsule = capsule
+        self.source_id = source_id
+        self.gate = PublishGate(manifest)
+        self._bus = bus
+        self._room = room
+
+    def publish(self, call: Call, topic: str, text: str, principal: str) -> None:
+        """Publish for a guest.
+
+        Raises:
+            HostError: it is refused; the refusal is noted on the call.
+        """
+        denial = self.gate.check(topic)
+        if denial is not None:
+            self._refuse(call, topic, denial.case, denial.detail)
+        if topic.startswith(KERNEL_TOPICS):
+            self._refuse(call, topic, "capability-denied", f"only the host publishes under {KERNEL_TOPICS}")
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > PAYLOAD_BYTES:
+            detail = f"its payload has {size} bytes; {PAYLOAD_BYTES} are allowed"
+            self._refuse(call, topic, "invalid-input", detail)
+        try:
+            payload = parse(text)
+        except PayloadError as error:
+            self._refuse(call, topic, "invalid-input", str(error))
+        bus = self._bus
+        with bus.lock:
+            if self._room.congested(topic, principal) or (call.follows and self._room.full(topic, principal)):
+                self._refuse(call, topic, "backpressure", f"a handler of {topic} is busy: no room for one more event")
+            if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
+                detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
+                self._refuse(call, topic, "rate-limited", detail)
+            bus.publish(topic, payload, principal, self.source_id, entering=call.follows)
+        call.published.append(topic)
+
+    def reply(self, call: Call, topic: str, text: str) -> None:
+        """Publish what a handler returned, because its row says `reply`. A refusal is noted on the call."""
+        try:
+            self.publish(call, topic, text, call.principal)
+        except HostError as error:
+            assert topic in call.refused, f"a refusal that was not noted: {error}"
+
+    def _refuse(self, call: Call, topic: str, case: str, detail: str) -> None:
+        call.refused.setdefault(topic[:512], detail)
+        raise HostError(case, detail=detail)
+
+
+class Message(msgspec.Struct, gc=False):
+    """`ipc-message`."""
+
+    topic: str
+    payload: str
+    source_id: str
+    principal: Variant
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """`ipc-envelope`: one message, or none; what was dropped since the last one."""
+
+    messages: list[Message]
+    dropped: int
+    lagged: int
+
+
+class Binding(msgspec.Struct, gc=False):
+    """`interceptor-binding`: one `[subscribe]` row with a handler."""
+
+    handle_id: int
+    action: str
+    topic: str
+
+
+SYSTEM = Variant("system", None)
+
+
+class GuestSubscription:
+    """What the handle of a `subscription` holds. Closing it ends the subscription."""
+
+    __slots__ = ("_bus", "closed", "queue")
+
+    def __init__(self, bus: Bus, pattern: str, principal: str | None) -> None:
+        self._bus = bus
+        self.queue = Subscription(pattern, principal)
+        self.closed = False
+        with bus.lock:
+            bus.subscribe(self.queue)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            with self._bus.lock:
+                self._bus.unsubscribe(self.queue)
+
+
+class SubscriptionReadiness:
+    """A pollable that is ready when its subscription has a message."""
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: GuestSubscription) -> None:
+        self._subscription = subscription
+
+    def ready(self) -> bool:
+        return self._subscription.closed or bool(self._subscription.queue.events)
+
+    def when_ready(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once there is a message; the bus's lock is held."""
+        self._subscription.queue.waiter = wake
+
+
+class Ipc(Interface):
+    """The host functions of astrid:ipc.
+
+    Args:
+        bus: what they publish to.
+        turns: who wakes guests that wait.
+    """
+
+    wit = ("astrid:ipc/host@1.0.0",)
+
+    def __init__(self, bus: Bus, turns: Turns) -> None:
+        self._bus = bus
+        self._turns = turns
+
+    @syscall("publish")
+    def publish(self, call: Call, topic: str, payload: str) -> None:
+        """Publish on behalf of the caller; it is queued everywhere when this returns."""
+        call.capsule.publisher.publish(call, topic, payload, call.principal)
+        self._turns.go()
+
+    @syscall("publish-as")
+    def publish_as(self, call: Call, topic: str, payload: str, principal: str) -> None:
+        """Publish for somebody at the other end of a connection; without a verified one that is `anonymous`."""
+        if not call.capsule.manifest.capabilities.uplink:
+            call.refused.setdefault(topic[:512], "publish-as needs [capabilities] uplink = true")
+            raise HostError("capability-denied", detail="publish-as needs [capabilities] uplink = true")
+        call.capsule.publisher.publish(call, topic, payload, ANONYMOUS)
+        self._turns.go()
+
+    @syscall("subscribe")
+    def subscribe(self, call: Call, pattern: str) -> GuestSubscription:
+        """Begin to receive what matches `pattern`; what was published before is not seen."""
+        denial = call.capsule.subscribe_gate.check(pattern)
+        if denial is not None:
+            raise HostError(denial.case, detail=denial.detail)
+        instance = call.instance
+        assert instance is not None, "a host function runs inside a call"
+        if instance.handles.count(GuestSubscription) >= SUBSCRIPTIONS:
+            raise HostError("quota", detail=f"{SUBSCRIPTIONS} subscriptions are open already")
+        return GuestSubscription(self._bus, pattern, None if call.follows else call.principal)
+
+    @syscall("get-interceptor-bindings")
+    def get_interceptor_bindings(self, call: Call) -> list[Binding]:
+        """The capsule's own `[subscribe]` rows that name a handler."""
+        rows = call.capsule.manifest.handlers
+        return [Binding(i, row.handler, row.pattern) for i, row in enumerate(rows, 1)]
+
+    @syscall("[method]subscription.poll")
+    def poll(self, call: Call, subscription: GuestSubscription) -> Envelope:
+        """The next message if there is one; an empty envelope otherwise."""
+        with self._bus.lock:
+            return self._envelope(call, subscription)
+
+    @syscall("[method]subscription.recv", suspends=True)
+    def recv(self, call: Call, subscription: GuestSubscription, timeout_ms: int) -> Envelope | Suspend:
+        """The next message; waits for it up to `timeout_ms` milliseconds, 60,000 at most. Then an empty envelope."""
+        with self._bus.lock:
+            if subscription.queue.events or not timeout_ms:
+                return self._envelope(call, subscription)
+            turns = self._turns
+            until = time.monotonic() + min(timeout_ms, RECV_MS) / 1000
+
+            def finish() -> Envelope:
+                with self._bus.lock:
+                    subscription.queue.waiter = None
+                    return self._envelope(call, subscription)
+
+            suspend = Suspend(call, finish, until)
+            subscription.queue.waiter = lambda: turns.wake_locked(suspend)
+            return suspend
+
+    @syscall("[method]subscription.subscribe-readiness")
+    def subscribe_readiness(self, _call: Call, subscription: GuestSubscription) -> SubscriptionReadiness:
+        """A pollable that is ready while a message waits."""
+        return SubscriptionReadiness(subscription)
+
+    def _envelope(self, call: Call, subscription: GuestSubscription) -> Envelope:
+        event = subscription.queue.take()
+        dropped = subscription.queue.newly_dropped()
+        if event is None:
+            return Envelope([], dropped, 0)
+        if call.follows:
+            call.message = event
+            call.principal = event.principal if event.principal is not None else call.capsule.owner
+        return Envelope([_message(event)], dropped, 0)
+
+
+def _message(event: Event) -> Message:
+    principal: Any = SYSTEM if event.principal is None else Variant("verified", event.principal)
+    return Message(event.topic, str(event.payload, "utf-8"), event.source_id, principal)
+
+
+__all__ = ["Envelope", "GuestSubscription", "Ipc", "Message", "Publisher", "SubscribeGate", "SubscriptionReadiness"]

@@ -1,0 +1,353 @@
+"""Where a guest's path leads: into one of three roots, and never out of it.
+
+    cwd://x, x, /x      the workspace
+    home://x            the principal's home
+    /tmp/x              a scratch folder of the principal and the capsule
+
+`.` segments and doubled slashes are dropped; `..` is refused. A path is walked one component at a time, each opened
+below the descriptor of the one before and none through a link: links are read and followed here, so what is reached
+stays below the root whatever happens to the tree meanwhile. What goes wrong is a `HostError` with a case of astrid:fs.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from astrid_host.errors import AstridError, HostError
+
+PATH_BYTES = 4096
+NAME_BYTES = 255
+SEGMENTS = 256
+LINKS = 40
+OPEN_ROOTS = 256  # descriptors of homes and scratch folders that are kept
+HOME_FOLDERS = (".config",)
+
+Room: TypeAlias = Literal["cwd", "home", "tmp"]
+Found = TypeVar("Found")
+
+_PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CAPSULE = re.compile(r"[a-z0-9-]{1,128}")
+# A descriptor that only stands for a folder, where there is such a thing: it needs no right to read it.
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+class Place(NamedTuple):
+    """A place as a guest names it: a root, and the segments below it."""
+
+    room: Room
+    segments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Its one spelling, which manifest rows are compared with."""
+        below = "/".join(self.segments)
+        if self.room == "tmp":
+            return f"/tmp/{below}" if below else "/tmp"
+        return f"{self.room}://{below}"
+
+
+def place(path: str) -> Place:
+    """Read a guest's path.
+
+    Raises:
+        HostError: `boundary-escape` for a `..`; `invalid-path` for a NUL, more than 4,096 bytes, a name of more than
+            255, or more than 256 segments.
+    """
+    if "\0" in path:
+        raise HostError("invalid-path", detail="a path has no NUL characters")
+    if len(path) > PATH_BYTES or len(path.encode()) > PATH_BYTES:
+        raise HostError("invalid-path", detail=f"a path has at most {PATH_BYTES} bytes")
+    room: Room = "cwd"
+    if path.startswith("home://"):
+        room, below = "home", path[7:]
+    elif path.startswith("cwd://"):
+        below = path[6:]
+    else:
+        below = path
+    segments = [segment for segment in below.split("/") if segment not in ("", ".")]
+    if ".." in segments:
+        raise HostError("boundary-escape", detail=f"{path!r} has a `..`: name the place from its root instead")
+    if len(segments) > SEGMENTS or any(len(segment.encode()) > NAME_BYTES for segment in segments):
+        detail = f"a path has at most {SEGMENTS} segments of at most {NAME_BYTES} bytes each"
+        raise HostError("invalid-path", detail=detail)
+    if below is path and path.startswith("/") and segments[:1] == ["tmp"]:
+        room = "tmp"
+        del segments[0]
+    return Place(room, tuple(segments))
+
+
+class Root:
+    """An open folder that paths are walked from. It is closed when nobody uses it any more.
+
+    Args:
+        path: where it is, links resolved; links that begin with it lead back into it.
+        fd: its descriptor, which is closed with it.
+    """
+
+    __slots__ = ("_parts", "fd")
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._parts = path.parts
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def inside(self, target: str) -> list[str] | None:
+        """What an absolute link says, as segments below this root; None when it leads elsewhere."""
+        parts = tuple(part for part in target.split("/") if part not in ("", "."))
+        own = self._parts[1:]
+        return list(parts[len(own) :]) if parts[: len(own)] == own else None
+
+
+class Roots:
+    """The roots of one host: opened at first use and kept.
+
+    Args:
+        workspace: what `cwd://` means; a folder that exists.
+        state_dir: the folder in which homes and scratch folders are made, with mode 0700.
+
+    Raises:
+        AstridError: the workspace is not a folder that can be opened, or the state folder cannot be made.
+    """
+
+    def __init__(self, workspace: Path, state_dir: Path) -> None:
+        self._workspace = _opened(workspace, "workspace")
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise AstridError(f"the state folder {state_dir} cannot be made: {error.strerror}; give another") from error
+        self._state = _opened(state_dir, "state folder")
+        self._state_path = Path(os.path.realpath(state_dir))
+        self._kept: OrderedDict[tuple[str, ...], Root] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def root(self, room: Room, principal: str, capsule: str) -> Root:
+        """The root that a room of `Place` means to a capsule and principal; made when it is missing.
+
+        Raises:
+            HostError: `access` when it cannot be made or opened.
+        """
+        if room == "cwd":
+            return self._workspace
+        below: tuple[str, ...] = ("homes", _folder(principal, _PRINCIPAL))
+        if room == "tmp":
+            below = ("scratch", _folder(principal, _PRINCIPAL), _folder(capsule, _CAPSULE))
+        with self._lock:
+            root = self._kept.get(below)
+            if root is None:
+                root = self._kept[below] = self._make(below, HOME_FOLDERS if room == "home" else ())
+                if len(self._kept) > OPEN_ROOTS:
+                    self._kept.popitem(last=False)  # whoever walks from it still holds it
+            else:
+                self._kept.move_to_end(below)
+            return root
+
+    def _make(self, below: Sequence[str], folders: Sequence[str]) -> Root:
+        fd = os.dup(self._state.fd)
+        try:
+            for name in below:
+                fd = _enter(fd, name)
+            for name in folders:
+                _make_folder(fd, name)
+        except OSError as error:
+            os.close(fd)
+            detail = f"the folder {self._state_path.joinpath(*below)} cannot be made or opened: {error.strerror}"
+            raise HostError("access", detail=detail) from error
+        return Root(self._state_path.joinpath(*below), fd)
+
+    def close(self) -> None:
+        """Let go of the homes and scratch folders. A walk that is under way keeps its root to its end."""
+        with self._lock:
+            self._kept.clear()
+
+
+def _opened(path: Path, what: str) -> Root:
+    try:
+        return Root(Path(os.path.realpath(path)), os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        raise AstridError(f"the {what} {path} cannot be opened: {error.strerror}; give a folder that exists") from error
+
+
+def _folder(name: str, form: re.Pattern[str]) -> str:
+    if form.fullmatch(name) is None:
+        raise HostError("access", detail=f"{name!r} has no folder: a name is {form.pattern}")
+    if name.islower() or not any(map(str.isalpha, name)):
+        return name
+    # Some file systems take Alice and alice for one name, but they are two principals.
+    return f"{name}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _make_folder(fd: int, name: str) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=fd)
+    except FileExistsError:
+        return
+
+
+def _enter(fd: int, name: str) -> int:
+    """The folder `name` below `fd`, made when missing; `fd` is closed."""
+    _make_folder(fd, name)
+    below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    os.close(fd)
+    return below
+
+
+class Stopped(HostError):
+    """The system stopped a walk, because nothing is there, say. `segments` is where, as far as links have been
+    followed."""
+
+    def __init__(self, error: OSError, segments: Sequence[str]) -> None:
+        answer = refused(error)
+        super().__init__(answer.case, answer.payload, detail=f"{'/'.join(segments)}: {error.strerror}")
+        self.segments = tuple(segments)
+
+
+def walk(root: Root, segments: Sequence[str], reach: Callable[[int, str, tuple[str, ...]], Found | None]) -> Found:
+    """Go to a path below a root.
+
+    Args:
+        root: where it begins.
+        segments: without `.` and `..`.
+        reach: called as `reach(fd, name, segments)` with the descriptor of the last folder, the name in it (`.` for
+            the root itself), and where that is without links. It must not follow a link: for one it returns None, and
+            is called again for what the link leads to. An OSError that it raises becomes a HostError.
+
+    Returns:
+        what `reach` returned.
+
+    Raises:
+        Stopped: the system's answer: `not-found`, `not-directory`, `access` and so on.
+        HostError: `boundary-escape` for a link that leads out of the root, `invalid-path` for more than 40 links, and
+            what `reach` raises.
+    """
+    return _Walk(root).go(list(segments), reach)
+
+
+class _Walk:
+    """One walk. `done` are the folders from the root to `fd`; none of them was a link when it was opened."""
+
+    __slots__ = ("done", "fd", "links", "root")
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.fd = root.fd
+        self.done: list[str] = []
+        self.links = 0
+
+    def go(self, left: list[str], reach: Callable[[int, str, tuple[str, ...]], Found | None]) -> Found:
+        left.reverse()  # the next segment is the last
+        try:
+            while True:
+                name = left.pop() if left else "."
+                if name == "..":
+                    self._up()
+                    continue
+                if left:
+                    if not self._down(name):
+                        left += self._link(name)
+                    continue
+                here = (*self.done, name) if name != "." else tuple(self.done)
+                found = reach(self.fd, name, here)
+                if found is not None:
+                    return found
+                left += self._link(name)
+        except OSError as error:
+            raise Stopped(error, (*self.done, name, *reversed(left))) from error
+        finally:
+            self._leave()
+
+    def _down(self, name: str) -> bool:
+        """Enter a folder; False for what is no folder, a link perhaps."""
+        try:
+            fd = os.open(name, _FOLDER, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
+        self._leave()
+        self.fd = fd
+        self.done.append(name)
+        return True
+
+    def _up(self) -> None:
+        if not self.done:
+            raise HostError("boundary-escape", detail="a link leads out of its root")
+        # Not through the file system's `..`: a folder that was moved meanwhile has another parent.
+        above = self.done[:-1]
+        self._restart()
+        for name in above:
+            if not self._down(name):
+                raise FileNotFoundError(errno.ENOENT, "a folder was replaced meanwhile")
+
+    def _restart(self) -> None:
+        self._leave()
+        self.fd = self.root.fd
+        self.done = []
+
+    def _leave(self) -> None:
+        if self.fd != self.root.fd:
+            os.close(self.fd)
+            self.fd = self.root.fd
+
+    def _link(self, name: str) -> list[str]:
+        """What a link says, the last segment first."""
+        try:
+            target = os.readlink(name, dir_fd=self.fd)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # it is no link, and no folder
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder") from None
+            raise
+        self.links += 1
+        if self.links > LINKS:
+            raise HostError("invalid-path", detail=f"more than {LINKS} links in one path")
+        segments = [segment for segment in target.split("/") if segment not in ("", ".")]
+        if target.startswith("/"):
+            inside = self.root.inside(target)
+            if inside is None:
+                raise HostError("boundary-escape", detail=f"the link {name!r} leads out of its root")
+            self._restart()
+            segments = inside
+        segments.reverse()
+        return segments
+
+
+_CASES = {
+    errno.ENOENT: "not-found",
+    errno.EACCES: "access",
+    errno.EPERM: "access",
+    errno.EROFS: "access",
+    errno.ENOTDIR: "not-directory",
+    errno.EISDIR: "is-directory",
+    errno.ENOTEMPTY: "not-empty",
+    errno.EEXIST: "already-exists",
+    errno.ENAMETOOLONG: "invalid-path",
+    errno.EILSEQ: "invalid-path",
+    errno.EXDEV: "cross-vfs",
+    errno.EFBIG: "too-large",
+    errno.ENOSPC: "quota",
+    errno.EDQUOT: "quota",
+    errno.EMFILE: "quota",
+    errno.ENFILE: "quota",
+    errno.EAGAIN: "would-block",
+}
+
+
+def refused(error: OSError) -> HostError:
+    """What the system answered, as a case of astrid:fs. A guest is not told where on the host its files lie."""
+    case = _CASES.get(error.errno or 0)
+    if case is None:
+        return HostError("unknown", error.strerror or "the operating system failed", detail=str(error))
+    return HostError(case, detail=error.strerror or "")
+
+
+def is_link(status: os.stat_result) -> bool:
+    return stat.S_ISLNK(status.st_mode)

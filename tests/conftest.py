@@ -1,0 +1,27 @@
+"""Async tests run under trio, with a bound: a test that hangs fails and says so."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+
+import pytest
+import trio
+
+BOUND_S = 60
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def bounded() -> None:
+        with trio.fail_after(BOUND_S):
+            await partial(test, **arguments)()
+
+    trio.run(bounded, strict_exception_groups=True)
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+APPLICATION = "astrid-host"  # the name of this user's data and cache folders
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -24,14 +24,14 @@ def check_convention(manifest: Manifest) -> list[Problem]:
     problems = []
     for tool in manifest.tools:
         if tool.name not in bound:
-            row = f'"{EXECUTE}{tool.name}" = {{ wit = "opaque", handler = "tool_execute_{tool.name}" }}'
+            wanted = f'"{EXECUTE}{tool.name}" = {{ wit = "opaque", handler = "tool_execute_{tool.name}" }}'
             problems.append(
                 _problem(
                     manifest,
                     "error",
                     f"the tool {tool.name!r} is declared, but no [subscribe] row brings its calls to a handler",
                     manifest.line_of("tool", tool.name),
-                    f"[subscribe]\n{row}",
+                    f"[subscribe]\n{wanted}",
                 )
             )
     for name, row in bound.items():
@@ -60,7 +60,9 @@ def _name_problems(manifest: Manifest, name: str, line: int) -> list[Problem]:
         text = f"the tool name {name!r} has {len(name)} characters; model providers refuse more than {NAME_MOST}"
         return [_problem(manifest, "error", text, line, "shorten the name")]
     if len(name) > NAME_ADVISED:
-        text = f"the tool name {name!r} has {len(name)} characters; with a server's name before it some clients refuse it"
+        text = (
+            f"the tool name {name!r} has {len(name)} characters; with a server's name before it some clients refuse it"
+        )
         return [_problem(manifest, "warning", text, line, f"keep names within {NAME_ADVISED} characters")]
     return []
 

@@ -12,6 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,7 @@ import msgspec
 import platformdirs
 import trio
 
-from astrid_host.bundled import capsules_folder, wit_folder
+from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
 from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Subscription
 from astrid_host.calls import Tasks, Turns
 from astrid_host.capsules import Loader, Registry
@@ -43,7 +44,6 @@ from astrid_host.wit import Packages
 
 log = logging.getLogger(__name__)
 
-APPLICATION = "astrid-host"
 MEMORY = ":memory:"
 WORKERS = 8
 SWEEP_S = 10.0
@@ -131,11 +131,11 @@ class HostSubscription:
     async def __anext__(self) -> HostEvent:
         await trio.lowlevel.checkpoint()
         while True:
+            arrived = trio.Event()
             with self._bus.lock:
                 event = self._queue.take()
                 if event is None:
-                    arrived = trio.Event()
-                    self._queue.waiter = lambda: self._turns.tell(arrived.set)
+                    self._queue.waiter = partial(self._turns.tell, arrived.set)
             if event is not None:
                 return seen(event)
             await arrived.wait()
@@ -256,6 +256,7 @@ async def open_host(
         strict: raise when a capsule fails to load, instead of keeping its error.
 
     Raises:
+        AstridError: the workspace is no folder.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -288,9 +289,7 @@ async def open_host(
                 nursery.cancel_scope.cancel()
 
 
-def _interfaces(
-    bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: Registry
-) -> Iterable[Interface]:
+def _interfaces(bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: Registry) -> Iterable[Interface]:
     return (Ipc(bus, turns), Poll(bus, turns), Kv(stores.kv), Sys(registry), Fs(roots))
 
 

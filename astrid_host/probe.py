@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 import trio
 
-from astrid_host.bundled import wit_folder
+from astrid_host.bundled import APPLICATION, wit_folder
 from astrid_host.bus import Bus
 from astrid_host.calls import Tasks, Turns
 from astrid_host.capsules import Capsule, Loader
@@ -20,7 +20,6 @@ from astrid_host.capsules.probing import unknown_actions
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import LoadError
-from astrid_host.host import APPLICATION
 from astrid_host.imports import HostImports
 from astrid_host.manifest import Manifest, Problem
 from astrid_host.syscalls import Interface, Running, syscall

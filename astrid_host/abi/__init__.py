@@ -5,7 +5,15 @@ what the host got wrong a `TypeError` or `ValueError`; a file that is no capsule
 """
 
 from astrid_host.abi.binary import CoreExport, CoreImport
-from astrid_host.abi.codegen import DropCode, ExportCode, Guest, ImportCode, compile_drop, compile_export, compile_import
+from astrid_host.abi.codegen import (
+    DropCode,
+    ExportCode,
+    Guest,
+    ImportCode,
+    compile_drop,
+    compile_export,
+    compile_import,
+)
 from astrid_host.abi.component import CoreModule, core_module
 from astrid_host.abi.exports import ExportKind, export_kinds
 from astrid_host.abi.layout import CoreSignature, core_signature

@@ -1,12 +1,15 @@
 """Reading WebAssembly binaries: sections, types, imports, exports, code. No length in a file is trusted.
 
-Malformed input is a `ModuleRefused` that says where. Nothing here validates a module: the engine does that when it compiles.
+Malformed input is a `ModuleRefused` that says where. Nothing here validates a module: the engine does that when it compiles,
+and whatever it would refuse may be read here as something else, but never beyond the file, and never at more cost than a
+small multiple of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from astrid_host.errors import ModuleRefused
 
@@ -14,6 +17,9 @@ MAGIC = b"\0asm"
 CORE, COMPONENT = b"\x01\0\0\0", b"\x0d\0\x01\0"
 _TYPES = {0x7F: "i32", 0x7E: "i64", 0x7D: "f32", 0x7C: "f64", 0x7B: "v128", 0x70: "funcref", 0x6F: "externref"}
 _KINDS = ("func", "table", "memory", "global", "tag")
+# As many types, functions, imports or exports as engines allow in one module.
+ENTRIES = 1_000_000
+Limits: TypeAlias = tuple[int, int | None]  # at first and at most, None without a bound
 
 
 class Reader:
@@ -44,7 +50,7 @@ class Reader:
             if not byte & 0x80:
                 break
             shift += 7
-            if shift >= bits + 6:
+            if shift >= bits:
                 raise self.fail("a number is too long")
         if value >= 1 << bits:
             raise self.fail("a number is too large")
@@ -81,6 +87,8 @@ class Reader:
     def count(self) -> int:
         """How many entries follow: each takes a byte at least."""
         count = self.number()
+        if count > ENTRIES:
+            raise self.fail(f"it names {count} entries, expected at most {ENTRIES},")
         if count > self.end - self.at:
             raise self.fail("it names more entries than it has bytes")
         return count
@@ -88,38 +96,50 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class CoreImport:
-    """One import of a core module; `params` and `results` are core types when it is a function."""
+    """One import of a core module.
+
+    `params` and `results` are core types when it is a function; `pages` are the limits of a memory, in units of 64 KiB.
+    """
 
     module: str
     name: str
     kind: str
     params: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    pages: Limits | None = None
 
     def describe(self) -> str:
-        return _describe(self.kind, self.params, self.results)
+        """Its type, for people."""
+        return _describe(self)
 
 
 @dataclass(frozen=True, slots=True)
 class CoreExport:
-    """One export of a core module; `index` counts imports of its kind too."""
+    """One export of a core module; `index` counts imports of its kind too. The rest is as in `CoreImport`."""
 
     name: str
     kind: str
     index: int
     params: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    pages: Limits | None = None
 
     def describe(self) -> str:
-        return _describe(self.kind, self.params, self.results)
+        """Its type, for people."""
+        return _describe(self)
 
 
-def _describe(kind: str, params: tuple[str, ...], results: tuple[str, ...]) -> str:
-    return f"({', '.join(params)}) -> ({', '.join(results)})" if kind == "func" else kind
+def _describe(of: CoreImport | CoreExport) -> str:
+    if of.kind == "func":
+        return f"({', '.join(of.params)}) -> ({', '.join(of.results)})"
+    if of.pages is None:
+        return of.kind
+    least, most = of.pages
+    return f"memory of {least * 64} KiB, {'no maximum' if most is None else f'at most {most * 64} KiB'}"
 
 
 @dataclass(slots=True)
-class Layout:
+class Outline:
     """What a core module consists of, as far as it is needed here."""
 
     types: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
@@ -127,10 +147,8 @@ class Layout:
     functions: list[int] = field(default_factory=list)  # type index of each function, imported ones first
     imported_functions: int = 0
     exports: list[CoreExport] = field(default_factory=list)
-    memories: list[tuple[int, int | None]] = field(default_factory=list)  # pages at first and at most
+    memories: list[Limits] = field(default_factory=list)  # in pages, imported ones first
     bodies: list[tuple[int, int]] = field(default_factory=list)  # of the functions defined here
-    elements: tuple[int, int] | None = None
-    start: int | None = None
     customs: list[str] = field(default_factory=list)
 
 
@@ -142,101 +160,120 @@ def sections(data: bytes, begin: int = 8, end: int | None = None) -> Iterator[tu
         yield number, reader.part()
 
 
-def read_layout(data: bytes) -> Layout:
+def read_outline(data: bytes) -> Outline:
     """Read a core module.
 
     Raises:
         ModuleRefused: it is malformed.
     """
-    layout = Layout()
-    readers = {1: _read_types, 2: _read_imports, 3: _read_functions, 5: _read_memories, 7: _read_exports, 10: _read_code}
+    outline = Outline()
+    readers = {
+        1: _read_types,
+        2: _read_imports,
+        3: _read_functions,
+        5: _read_memories,
+        7: _read_exports,
+        10: _read_code,
+    }
     for number, reader in sections(data):
         if number == 0:
-            layout.customs.append(reader.name())
-        elif number == 8:
-            layout.start = reader.number()
-        elif number == 9:
-            layout.elements = (reader.at, reader.end)
+            outline.customs.append(reader.name())
         elif number in readers:
-            readers[number](layout, reader)
-    return layout
+            readers[number](outline, reader)
+    return outline
+
+
+def _value_type(reader: Reader) -> str:
+    byte = reader.byte()
+    if byte in (0x63, 0x64):  # a reference, with the type that it refers to
+        reader.skip_signed()
+        return "ref"
+    return _TYPES.get(byte, f"<type {byte:#x}>")
 
 
 def _value_types(reader: Reader) -> tuple[str, ...]:
-    return tuple(_TYPES.get(byte, f"<type {byte:#x}>") for byte in (reader.byte() for _ in range(reader.count())))
+    return tuple(_value_type(reader) for _ in range(reader.count()))
 
 
-def _read_types(layout: Layout, reader: Reader) -> None:
+def _read_types(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
         form = reader.byte()
         if form != 0x60:
             raise ModuleRefused(f"it uses types that capsules may not have (form {form:#x}): build for the wasm32 MVP")
-        layout.types.append((_value_types(reader), _value_types(reader)))
+        outline.types.append((_value_types(reader), _value_types(reader)))
 
 
-def _read_imports(layout: Layout, reader: Reader) -> None:
+def _read_imports(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
         module, name, kind = reader.name(), reader.name(), reader.byte()
         if kind == 0:
             index = reader.number()
-            params, results = _type(layout, index, reader)
-            layout.functions.append(index)
-            layout.imported_functions += 1
-            layout.imports.append(CoreImport(module, name, "func", params, results))
+            params, results = _type(outline, index, reader)
+            outline.functions.append(index)
+            outline.imported_functions += 1
+            outline.imports.append(CoreImport(module, name, "func", params, results))
             continue
+        pages = None
         if kind == 1:
-            reader.byte()
+            _value_type(reader)
             _limits(reader)
         elif kind == 2:
-            _limits(reader)
+            pages = _limits(reader)
+            outline.memories.append(pages)
         elif kind == 3:
-            reader.skip(2)
+            _value_type(reader)
+            reader.skip(1)
         elif kind == 4:
             reader.skip(1)
             reader.number()
         else:
             raise reader.fail(f"an import of kind {kind}")
-        layout.imports.append(CoreImport(module, name, _KINDS[kind]))
+        outline.imports.append(CoreImport(module, name, _KINDS[kind], pages=pages))
 
 
-def _type(layout: Layout, index: int, reader: Reader) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if index >= len(layout.types):
+def _type(outline: Outline, index: int, reader: Reader) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if index >= len(outline.types):
         raise reader.fail(f"there is no type {index}")
-    return layout.types[index]
+    return outline.types[index]
 
 
-def _limits(reader: Reader) -> tuple[int, int | None]:
+def _limits(reader: Reader) -> Limits:
     flags = reader.byte()
     least = reader.number(64)
     return least, reader.number(64) if flags & 1 else None
 
 
-def _read_functions(layout: Layout, reader: Reader) -> None:
+def _read_functions(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
         index = reader.number()
-        _type(layout, index, reader)
-        layout.functions.append(index)
+        _type(outline, index, reader)
+        outline.functions.append(index)
 
 
-def _read_memories(layout: Layout, reader: Reader) -> None:
-    layout.memories.extend(_limits(reader) for _ in range(reader.count()))
+def _read_memories(outline: Outline, reader: Reader) -> None:
+    outline.memories.extend(_limits(reader) for _ in range(reader.count()))
 
 
-def _read_exports(layout: Layout, reader: Reader) -> None:
+def _read_exports(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
         name, kind, index = reader.name(), reader.byte(), reader.number()
         if kind >= len(_KINDS):
             raise reader.fail(f"an export of kind {kind}")
         params: tuple[str, ...] = ()
         results: tuple[str, ...] = ()
+        pages = None
         if kind == 0:
-            if index >= len(layout.functions):
+            if index >= len(outline.functions):
                 raise reader.fail(f"there is no function {index}")
-            params, results = layout.types[layout.functions[index]]
-        layout.exports.append(CoreExport(name, _KINDS[kind], index, params, results))
+            params, results = outline.types[outline.functions[index]]
+        elif kind == 2:
+            if index >= len(outline.memories):
+                raise reader.fail(f"there is no memory {index}")
+            pages = outline.memories[index]
+        outline.exports.append(CoreExport(name, _KINDS[kind], index, params, results, pages))
 
 
-def _read_code(layout: Layout, reader: Reader) -> None:
+def _read_code(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
         body = reader.part()
-        layout.bodies.append((body.at, body.end))
+        outline.bodies.append((body.at, body.end))

@@ -16,7 +16,7 @@ from astrid_host.abi.layout import CoreSignature, core_signature, spills_params,
 from astrid_host.abi.lift import Lifter
 from astrid_host.abi.lower import Lowerer
 from astrid_host.abi.resources import HandleTable
-from astrid_host.abi.source import Source
+from astrid_host.abi.source import Source, deferred
 from astrid_host.wit.types import Enum, Function, Resource, ResultOf, TupleOf, Variant
 
 Flat: TypeAlias = int | float | None
@@ -38,7 +38,14 @@ class Guest(Protocol):
 
 
 class ImportCode:
-    """The code of a function that guests import."""
+    """The code of a function that guests import.
+
+    `lift_params(guest, args)` gives the parameters as Python values; `args` are the flat core values, integers unsigned, with
+    the place for the result last where there is one. That place is checked here too, so that a bad one stops the call
+    before it has done anything. `lower_result(guest, args, value)` and `lower_error(guest, args, case, payload)` are called with
+    the same `args` and give the flat result, None without one. Lifting raises `GuestFault`, lowering `TypeError` or
+    `ValueError`, and `GuestFault` from the guest's allocator.
+    """
 
     __slots__ = ("lift_params", "lower_error", "lower_result", "signature")
 
@@ -50,7 +57,11 @@ class ImportCode:
 
 
 class ExportCode:
-    """The code of a function that guests export."""
+    """The code of a function that guests export.
+
+    `lower_params(guest, *values)` gives the flat core values, integers unsigned; it raises as `ImportCode.lower_result` does.
+    `lift_result(guest, flat)` gives the result of what the guest returned (None without one), and raises `GuestFault`.
+    """
 
     __slots__ = ("lift_result", "lower_params", "post_return_signature", "signature")
 
@@ -62,7 +73,7 @@ class ExportCode:
 
 
 class DropCode:
-    """The code of `[resource-drop]`: takes the handle, closing what it held."""
+    """The code of `[resource-drop]`, of the shape of `ImportCode`: `lift_params` ends the handle and closes what it held."""
 
     __slots__ = ("lift_params", "signature")
 
@@ -86,127 +97,142 @@ class DropCode:
 
 @cache
 def compile_import(function: Function) -> ImportCode:
-    """The code for a host function."""
+    """The code for a host function; the same object for the same function."""
     return ImportCode(function)
 
 
 @cache
 def compile_export(function: Function) -> ExportCode:
-    """The code for an exported function."""
+    """The code for an exported function; the same object for the same function."""
     return ExportCode(function)
 
 
 @cache
 def compile_drop(resource: Resource) -> DropCode:
-    """The code for dropping a handle of that resource."""
+    """The code for dropping a handle of that resource; the same object for the same resource."""
     return DropCode(resource)
-
-
-def _lifting(source: Source, what: str, body: Callable[[Lifter], str]) -> Any:
-    source.add("view = guest.view")
-    source.add("size = budget = len(view)")
-    with source.block("try:"):
-        source.add(f"return {body(Lifter(source, what))}")
-    with source.block("except UnicodeDecodeError as error:"):
-        source.add(f"raise not_utf8({what!r}, error) from None")
-    return source.compile()
 
 
 def _lift_params(function: Function) -> Any:
     kinds = tuple(param.type for param in function.params)
-    if not kinds:
-        return lambda _guest, _args: ()
-    source = Source("def lift_params(guest, args)")
     retptr = spills_result(function)
+    if not kinds and not retptr:
+        return lambda _guest, _args: ()
+    whole = TupleOf(kinds)
 
-    def body(lifter: Lifter) -> str:
+    def body(source: Source, lifter: Lifter) -> str:
+        names = ["base"] if spills_params(function) else [f"a{i}" for i in range(len(layout.flatten(whole)))]
+        source.add(f"{''.join(f'{name}, ' for name in [*names, *['place'] * retptr]) or '()'} = args")
+        if retptr:
+            assert function.result is not None
+            lifter.checked(function.result, "place", f"{function.core_name}: the place for its result")
         if spills_params(function):
-            whole = TupleOf(kinds)
-            source.add("base = args[0]")
-            lifter.checked(whole, "base")
-            return lifter.memory(whole, "base")
-        names = [f"a{i}" for i in range(sum(len(layout.flatten(kind)) for kind in kinds))]
-        unpacked = [*names, "_retptr"] if retptr else names
-        source.add(f"{', '.join(unpacked)}{',' if unpacked else '()'} = args")
-        values = [lifter.flat(kind, names) for kind in kinds]
-        return f"({', '.join(values)},)"
+            path = f"{function.core_name}: its parameters"
+            lifter.checked(whole, "base", path)
+            return lifter.memory(whole, "base", path)
+        values = [lifter.flat(param.type, names, f"{function.core_name}: {param.name}") for param in function.params]
+        return f"({''.join(f'{value}, ' for value in values)})"
 
-    return _lifting(source, f"{function.core_name}", body)
+    return _lifting("def lift_params(guest, args)", function.core_name, body)
 
 
 def _lift_result(function: Function) -> Any:
     if function.result is None:
         return lambda _guest, _flat: None
-    result = function.result
-    source = Source("def lift_result(guest, flat)")
+    result, path = function.result, f"{function.core_name}: its result"
 
-    def body(lifter: Lifter) -> str:
+    def body(_source: Source, lifter: Lifter) -> str:
         if spills_result(function):
-            lifter.checked(result, "flat")
-            return lifter.memory(result, "flat")
-        return lifter.flat(result, ["flat"] if layout.flatten(result) else [])
+            lifter.checked(result, "flat", path)
+            return lifter.memory(result, "flat", path)
+        return lifter.flat(result, ["flat"] if layout.flatten(result) else [], path)
 
-    return _lifting(source, f"the result of {function.core_name}", body)
+    return _lifting("def lift_result(guest, flat)", path, body)
+
+
+def _lifting(signature: str, what: str, body: Callable[[Source, Lifter], str]) -> Any:
+    """A function that lifts: what `body` emits, with what it needs around it."""
+
+    def emit(source: Source) -> None:
+        lifter = Lifter(source)
+        source.add("view = guest.view")
+        source.add("size = len(view)")
+        start = len(source.lines)
+        with source.block("try"):
+            value = body(source, lifter)
+            if lifter.takes and lifter.lends:
+                source.add(f"still_lent({what!r}, taken, lent)")
+            source.add(f"return {value}")
+        with source.block("except UnicodeDecodeError as error"):
+            if lifter.takes:
+                source.add("discard(taken)")
+            source.add(f"raise not_utf8({what!r}, error) from None")
+        if lifter.takes:
+            with source.block("except GuestFault"):
+                source.add("discard(taken)")
+                source.add("raise")
+        if lifter.takes or lifter.lends:
+            source.lines.insert(start, "    taken, lent = [], []")
+        if lifter.has_lists:
+            source.lines.insert(start, "    budget = min(size * HOST_BYTES_PER_GUEST_BYTE, HOST_BYTES)")
+
+    return deferred(signature, emit)
 
 
 def _lower_params(function: Function) -> Any:
     names = [f"x{i}" for i in range(len(function.params))]
-    source = Source(f"def lower_params(guest{''.join(f', {name}' for name in names)})")
-    lowerer = Lowerer(source)
-    if spills_params(function):
-        whole = TupleOf(tuple(param.type for param in function.params))
-        source.add(f"base = guest.realloc({layout.alignment(whole)}, {layout.size(whole)})")
-        source.add("view = guest.view")
-        lowerer.memory(whole, f"({', '.join(names)},)", "base", 0, function.core_name)
-        source.add("return (base,)")
-        return source.compile()
-    flat: list[str] = []
-    for name, param in zip(names, function.params, strict=True):
-        flat += lowerer.flat(param.type, name, f"{function.core_name}.{param.name}")
-    source.add(f"return ({''.join(f'{name}, ' for name in flat)})")
-    return source.compile()
+
+    def emit(source: Source) -> None:
+        lowerer = Lowerer(source)
+        kinds = tuple(param.type for param in function.params)
+        paths = [f"{function.core_name}: {param.name}" for param in function.params]
+        if spills_params(function):
+            lowerer.together(kinds, names, paths)
+            return
+        flat: list[str] = []
+        for kind, name, path in zip(kinds, names, paths, strict=True):
+            flat += lowerer.flat(kind, name, path)
+        lowerer.settle()
+        source.add(f"return ({''.join(f'{name}, ' for name in flat)})")
+
+    return deferred(f"def lower_params({', '.join(['guest', *names])})", emit)
 
 
 def _lower_result(function: Function) -> Any:
     """For a function whose result is a `result`, the value is that of its good case."""
-    if function.result is None:
-        return lambda _guest, _args, _value: None
-    source = Source("def lower_result(guest, args, value)")
-    given = "Ok(value)" if isinstance(function.result, ResultOf) else "value"
-    return _lower_outcome(function, source, given)
+    result, path = function.result, f"{function.core_name}: result"
+
+    def emit(source: Source) -> None:
+        lowerer = Lowerer(source)
+        if result is None:
+            lowerer.nothing("value", path)
+        elif not spills_result(function):
+            if isinstance(result, ResultOf):
+                source.add("value = Ok(value)")
+            names = lowerer.flat(result, "value", path)
+            lowerer.settle()
+            source.add(f"return {names[0] if names else 'None'}")
+        else:
+            source.add("place = args[-1]")
+            if isinstance(result, ResultOf):
+                lowerer.good(result, "value", "place", f"{path}.ok")
+            else:
+                lowerer.memory(result, "value", "place", path)
+
+    return deferred("def lower_result(guest, args, value)", emit)
 
 
 def _lower_error(function: Function) -> Any:
     result = function.result
-    err = result.err if isinstance(result, ResultOf) else None
-    if not isinstance(err, Variant | Enum):
+    if not isinstance(result, ResultOf) or not isinstance(result.err, Variant | Enum):
 
         def refuse(_guest: Any, _args: tuple[Any, ...], case: str, _payload: Any) -> Flat:
-            raise TypeError(f"{function.core_name} answers no error, so it cannot answer {case!r}")
+            raise TypeError(f"{function.core_name} answers no error with cases, so it cannot answer {case!r}")
 
         return refuse
-    source = Source("def lower_error(guest, args, case, payload)")
-    given = "Err(case)" if isinstance(err, Enum) else "Err(Variant(case, payload))"
-    return _lower_outcome(function, source, given)
 
+    def emit(source: Source) -> None:
+        source.add("place = args[-1]")
+        Lowerer(source).bad(result, "case", "payload", "place", f"{function.core_name}: result.error")
 
-def _lower_outcome(function: Function, source: Source, given: str) -> Any:
-    result = function.result
-    assert result is not None
-    lowerer = Lowerer(source)
-    source.add(f"outcome = {given}")
-    if not spills_result(function):
-        names = lowerer.flat(result, "outcome", f"the result of {function.core_name}")
-        source.add(f"return {names[0] if names else 'None'}")
-        return source.compile()
-    length, align = layout.size(result), layout.alignment(result)
-    source.add("view = guest.view")
-    source.add("base = args[-1]")
-    what = f"the result of {function.core_name}"
-    if align > 1:
-        with source.block(f"if base % {align}:"):
-            source.add(f"misaligned({what!r}, base, {align})")
-    with source.block(f"if base + {length} > len(view):"):
-        source.add(f"out_of_range({what!r}, base, {length}, len(view))")
-    lowerer.memory(result, "outcome", "base", 0, what)
-    return source.compile()
+    return deferred("def lower_error(guest, args, case, payload)", emit)

@@ -1,8 +1,12 @@
 """The core module of a capsule: the file itself, or the main module inside a component.
 
-A component made by the usual tools holds one main module with canonical names, and small ones that glue it to its imports.
-The main one exports `memory` and `astrid-hook-trigger` or `run`, and imports functions by interface id. It is run as it is,
-on those names; how the component would have wired it otherwise is not looked at. Anything else is refused with the reason.
+A component made by the usual tools holds one main module with canonical names, and small ones that glue it to its imports
+(they share its memory, or have none). The main one exports `memory` and `astrid-hook-trigger` or `run`, and imports functions
+by interface id. It is run as it is, on those names. What the component says about it beyond that is not looked at: which
+imports its instance is given, how they are lowered, and which adapters stand between. Tools name both alike, and a module
+that needs more than its names say imports something that no host has, which is refused when it is linked.
+
+Anything else is refused with the reason.
 """
 
 from __future__ import annotations
@@ -10,61 +14,77 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, CoreExport, CoreImport, Layout, read_layout, sections
+from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, CoreExport, CoreImport, Outline, read_outline, sections
 from astrid_host.errors import ModuleRefused
 
 DEPTH = 8
 ENTRIES = ("astrid-hook-trigger", "run")
+_ADVICE = "build the capsule with an Astrid SDK for wasm32-unknown-unknown"
 _CORE_MODULE, _COMPONENT = 1, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoreModule:
-    """A core module, and what it consists of."""
+    """A core module, and what it consists of.
+
+    `wasm` are its own bytes; `was_component` says that they were found inside a component.
+    """
 
     wasm: bytes
     was_component: bool
-    layout: Layout
+    outline: Outline
 
     @property
     def imports(self) -> tuple[CoreImport, ...]:
-        return tuple(self.layout.imports)
+        """What it imports, in order."""
+        return tuple(self.outline.imports)
 
     @property
     def exports(self) -> tuple[CoreExport, ...]:
-        return tuple(self.layout.exports)
+        """What it exports, in order."""
+        return tuple(self.outline.exports)
 
     @property
     def custom_sections(self) -> tuple[str, ...]:
-        return tuple(self.layout.customs)
+        """The names of its custom sections, in order."""
+        return tuple(self.outline.customs)
 
 
 def core_module(wasm: bytes) -> CoreModule:
     """The core module to run.
 
+    Args:
+        wasm: a file's content: a core module or a component, in binary form.
+
     Raises:
-        ModuleRefused: it is no WebAssembly, is malformed, or is a component without one such module.
+        ModuleRefused: it is no WebAssembly, is malformed, or is a component without exactly one main module.
     """
     if not wasm.startswith(MAGIC) or len(wasm) < 8:
         raise ModuleRefused(_not_wasm(wasm))
     version = wasm[4:8]
     if version == CORE:
-        return CoreModule(wasm, False, read_layout(wasm))
+        return CoreModule(wasm, False, read_outline(wasm))
     if version != COMPONENT:
-        raise ModuleRefused(f"WebAssembly of an unknown version ({version.hex(' ')}): expected a core module or a component")
-    found: list[CoreModule] = []
-    for inner in _modules(wasm, 8, len(wasm), 0):
-        layout = read_layout(inner)
-        names = {export.name for export in layout.exports}
-        if "memory" in names and any(entry in names for entry in ENTRIES):
-            found.append(CoreModule(inner, True, layout))
-    if len(found) != 1:
-        count = f"has {len(found)} core modules" if found else "has no core module"
         raise ModuleRefused(
-            f"the component {count} that export 'memory' and {' or '.join(ENTRIES)}: expected exactly one, with the names "
-            "of the canonical ABI; build the capsule with the Astrid SDK for wasm32-unknown-unknown"
+            f"it is WebAssembly of version {version.hex(' ')}: expected a core module ({CORE.hex(' ')}) or a component "
+            f"({COMPONENT.hex(' ')})"
         )
-    return found[0]
+    inner = [CoreModule(module, True, read_outline(module)) for module in _modules(wasm, 8, len(wasm), 0)]
+    found = [module for module in inner if _is_main(module)]
+    if len(found) == 1:
+        return found[0]
+    wanted = f"export 'memory' and '{ENTRIES[0]}' or '{ENTRIES[1]}'"
+    if found:
+        raise ModuleRefused(f"the component has {len(found)} core modules that {wanted}: expected one; {_ADVICE}")
+    raise ModuleRefused(
+        f"none of the component's {len(inner)} core modules has the names of the canonical ABI: expected one to {wanted}; "
+        f"{_ADVICE}"
+    )
+
+
+def _is_main(module: CoreModule) -> bool:
+    kinds = {export.name: export.kind for export in module.outline.exports}
+    return kinds.get("memory") == "memory" and any(kinds.get(entry) == "func" for entry in ENTRIES)
 
 
 def _modules(data: bytes, begin: int, end: int, depth: int) -> Iterator[bytes]:
@@ -84,8 +104,10 @@ def _modules(data: bytes, begin: int, end: int, depth: int) -> Iterator[bytes]:
 
 
 def _not_wasm(wasm: bytes) -> str:
-    if wasm.lstrip().startswith((b"(module", b"(component", b";;")):
-        return "it is WebAssembly text: expected the binary form; convert it with a tool such as wat2wasm"
     if wasm.startswith(MAGIC):
-        return "it is cut off after a few bytes"
+        return f"it is cut off after {len(wasm)} bytes"
+    if not wasm:
+        return "it is empty"
+    if wasm.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"(", b";;")):
+        return "it is WebAssembly text: expected the binary form; convert it with a tool such as `wasm-tools parse`"
     return f"it is no WebAssembly: it begins with {wasm[:8]!r}, expected {MAGIC!r}"

@@ -24,9 +24,9 @@ from astrid_host.wit.types import (
 MAX_FLAT_PARAMS = 16
 MAX_FLAT_RESULTS = 1
 
-# primitive -> (bytes, core type, struct code)
+# primitive -> (bytes, core type, code of `struct`)
 PRIMITIVES = {
-    "bool": (1, "i32", "B"),
+    "bool": (1, "i32", "?"),
     "u8": (1, "i32", "B"),
     "s8": (1, "i32", "b"),
     "u16": (2, "i32", "H"),
@@ -39,6 +39,9 @@ PRIMITIVES = {
     "f64": (8, "f64", "d"),
     "char": (4, "i32", "I"),
 }
+
+# bytes -> code of `struct` for an unsigned integer
+UNSIGNED = {1: "B", 2: "H", 4: "I"}
 
 
 def align_to(at: int, alignment: int) -> int:
@@ -69,10 +72,19 @@ def parts_of(kind: Type) -> tuple[Type, ...] | None:
 
 
 def discriminant_bytes(cases: int) -> int:
+    """The size of the number that says which of so many cases a value is."""
     return 1 if cases <= 1 << 8 else 2 if cases <= 1 << 16 else 4
 
 
+def tag_code(kind: Type) -> str:
+    """The code of `struct` for the discriminant."""
+    cases = cases_of(kind)
+    assert cases is not None
+    return UNSIGNED[discriminant_bytes(len(cases))]
+
+
 def flag_words(flags: int) -> int:
+    """How many i32 so many flags are passed as."""
     return (flags + 31) // 32
 
 
@@ -94,6 +106,7 @@ def alignment(kind: Type) -> int:
 
 
 def payload_alignment(kind: Type) -> int:
+    """What the address of the payload is a multiple of, whichever case it is of."""
     cases = cases_of(kind)
     assert cases is not None
     return max((alignment(payload) for _, payload in cases if payload is not None), default=1)
@@ -119,14 +132,22 @@ def size(kind: Type) -> int:
         return alignment(kind) if len(kind.flags) <= 16 else 4 * flag_words(len(kind.flags))
     parts = parts_of(kind)
     if parts is not None:
-        at = 0
-        for part in parts:
-            at = align_to(at, alignment(part)) + size(part)
-        return align_to(at, alignment(kind))
+        end = offsets(kind)[-1] + size(parts[-1]) if parts else 0
+        return align_to(end, alignment(kind))
     cases = cases_of(kind)
     assert cases is not None
     most = max((size(payload) for _, payload in cases if payload is not None), default=0)
     return align_to(payload_offset(kind) + most, alignment(kind))
+
+
+def offsets(kind: Type) -> tuple[int, ...]:
+    """Where each part of a record or tuple begins, from its own beginning."""
+    found, at = [], 0
+    for part in parts_of(kind) or ():
+        at = align_to(at, alignment(part))
+        found.append(at)
+        at += size(part)
+    return tuple(found)
 
 
 def join(a: str, b: str) -> str:

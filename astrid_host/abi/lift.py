@@ -1,20 +1,28 @@
-"""Generating code that lifts: from core values and guest memory to Python values. Everything is checked before it is used.
+"""Generating code that lifts: from core values and guest memory to Python values.
 
-Names in generated code: `guest`, `view` (its memory), `size` (of it), `budget` (bytes that lists may still cost).
+Everything that a guest gave is checked before it is used; what is wrong with it is a `GuestFault`. A call's strings and
+bytes are each at most as large as the guest's memory; what its lists cost the host together is bounded by a budget.
+
+Names in generated code: `guest`, `view` (its memory), `size` (of it, in bytes), `budget` (bytes that lists may still cost),
+`taken` and `lent` (what handles gave).
 """
 
 from __future__ import annotations
 
-import struct
 from functools import cache
+from struct import unpack_from
 from typing import Any
+
+import msgspec
 
 from astrid_host.abi import layout
 from astrid_host.abi.layout import alignment, cases_of, flatten, parts_of
-from astrid_host.abi.source import Region, Source, attribute
+from astrid_host.abi.source import Reading, Source, attribute, shown
 from astrid_host.wit.types import Borrow, Enum, Flags, ListOf, OptionOf, Own, Primitive, Record, ResultOf, Type
 
+_WORD = "0xFFFFFFFF"
 _NARROW = {
+    "bool": "{0} != 0",
     "u8": "{0} & 0xFF",
     "u16": "{0} & 0xFFFF",
     "u32": "{0} & 0xFFFFFFFF",
@@ -24,215 +32,209 @@ _NARROW = {
     "s32": "(({0} & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000",
     "s64": "(({0} & 0xFFFFFFFFFFFFFFFF) ^ 0x8000000000000000) - 0x8000000000000000",
 }
+_SLOT, _OBJECT = 8, 56  # bytes of a list's slot, and of a small Python object
 
 
 @cache
 def record_class(kind: Record) -> type[Any]:
-    """The class of lifted records of this type: one attribute for each field."""
-    names = [attribute(field.name) for field in kind.fields]
-    body: dict[str, Any] = {"__slots__": tuple(names), "__module__": __name__}
-    text = f"def __init__(self{''.join(f', {name}' for name in names)}):\n"
-    text += "".join(f"    self.{name} = {name}\n" for name in names) or "    pass\n"
-    exec(text, {}, body)  # noqa: S102 - made of the field names of our own WIT files
-
-    def same(self: Any, other: object) -> bool:
-        return type(other) is type(self) and all(getattr(self, n) == getattr(other, n) for n in names)
-
-    def shown(self: Any) -> str:
-        return f"{kind.name}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
-
-    body |= {"__eq__": same, "__hash__": None, "__repr__": shown}
+    """The class of lifted records of this type: one attribute for each field, in order, by its Python name."""
     title = "".join(part.capitalize() for part in kind.name.split("-"))
-    return type(title, (), body)
+    return msgspec.defstruct(title, [(attribute(field.name), Any) for field in kind.fields], module=__name__)
+
+
+@cache
+def host_cost(kind: Type) -> int:
+    """About how many bytes a lifted value takes, its slot included, without what its strings and lists hold."""
+    parts = parts_of(kind)
+    if parts is not None:
+        return _SLOT + _OBJECT + sum(map(host_cost, parts))
+    if isinstance(kind, Flags):
+        return _SLOT + 4 * _OBJECT + 32 * len(kind.flags)
+    if isinstance(kind, Enum | Own | Borrow) or kind == Primitive("bool"):
+        return _SLOT
+    cases = cases_of(kind)
+    if cases is not None:
+        wrapper = 0 if isinstance(kind, OptionOf) and not isinstance(kind.some, OptionOf) else _OBJECT
+        return _SLOT + wrapper + max((host_cost(of) for _, of in cases if of is not None), default=0)
+    return _SLOT + _OBJECT
 
 
 class Lifter:
-    """Emits code into one source; `what` names the function in messages."""
+    """Emits code into one source. Methods return expressions; `path` says in messages what is lifted."""
 
-    def __init__(self, source: Source, what: str) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
-        self._what = repr(what)
+        self.takes = self.lends = self.has_lists = False
 
-    def flat(self, kind: Type, names: list[str]) -> str:
+    def flat(self, kind: Type, names: list[str], path: str) -> str:
         """Take the core values of `kind` off the front of `names`; the expression of its value."""
-        source = self._source
+        if isinstance(kind, ListOf) or kind == Primitive("string"):
+            return self._pointed(kind, names.pop(0), names.pop(0), path)
         if isinstance(kind, Primitive):
-            if kind.name == "string":
-                return self._text(names.pop(0), names.pop(0))
-            return self._primitive(kind, names.pop(0))
-        if isinstance(kind, ListOf):
-            return self._list(kind, names.pop(0), names.pop(0))
+            return self._primitive(kind, names.pop(0), path)
         if isinstance(kind, Own | Borrow):
             return self._handle(kind, names.pop(0))
         if isinstance(kind, Flags):
-            words = [names.pop(0) for _ in range(layout.flag_words(len(kind.flags)))]
-            return self._flags(kind, words)
+            return self._flags(kind, [names.pop(0) for _ in range(layout.flag_words(len(kind.flags)))])
         parts = parts_of(kind)
         if parts is not None:
-            return self._whole(kind, [self.flat(part, names) for part in parts])
-        cases = cases_of(kind)
-        assert cases is not None
-        tag = names.pop(0)
+            return self._whole(kind, [self.flat(part, names, path) for part in parts])
         joined = flatten(kind)[1:]
+        held = names.pop(0)
         payload = [names.pop(0) for _ in joined]
-        result = source.fresh()
-        for i, (_, of) in enumerate(cases):
-            with source.block(f"{'if' if i == 0 else 'elif'} {tag} == {i}:"):
-                value = None
-                if of is not None:
-                    own = flatten(of)
-                    value = self.flat(of, [_coerced(n, j, o) for n, j, o in zip(payload, joined, own, strict=False)])
-                source.add(f"{result} = {self._case(kind, i, value)}")
-        with source.block("else:"):
-            source.add(f"no_case({self._what}, {tag}, {len(cases)})")
-        return result
 
-    def memory(self, kind: Type, base: str) -> str:
-        """Lift from the address in the variable `base`, which was checked; the expression of its value."""
-        region = Region(self._source, base)
-        value = self._at(kind, base, 0, region)
-        held = self._source.fresh()
-        self._source.add(f"{held} = {value}")
-        region.close()
+        def lift(of: Type) -> str:
+            own = flatten(of)
+            given = [_coerced(name, core, wanted) for name, core, wanted in zip(payload, joined, own, strict=False)]
+            return self.flat(of, given, path)
+
+        return self._cases(kind, held, lift, path)
+
+    def memory(self, kind: Type, base: str, path: str) -> str:
+        """Lift from the address in the variable `base`, which was checked; the name of its value."""
+        reading = Reading(self._source, base)
+        held = self._source.bind(self._at(kind, base, 0, reading, path))
+        reading.close()
         return held
 
-    def checked(self, kind: Type, base: str) -> None:
-        """Emit the check that a value of `kind` may be read at `base`."""
-        length, align = layout.size(kind), alignment(kind)
-        if align > 1:
-            with self._source.block(f"if {base} % {align}:"):
-                self._source.add(f"misaligned({self._what}, {base}, {align})")
-        with self._source.block(f"if {base} + {length} > size:"):
-            self._source.add(f"out_of_range({self._what}, {base}, {length}, size)")
+    def checked(self, kind: Type, base: str, path: str) -> None:
+        """Emit the check that a value of `kind` may be read or written at `base`."""
+        self._check_place(base, str(layout.size(kind)), alignment(kind), path)
 
-    def _at(self, kind: Type, base: str, offset: int, region: Region) -> str:
-        source = self._source
-        if isinstance(kind, Primitive) and kind.name != "string":
-            name = region.leaf(offset, layout.PRIMITIVES[kind.name][2])
-            return self._primitive(kind, name) if kind.name in ("bool", "char", "f32", "f64") else name
+    def _check_place(self, base: str, length: str, align: int, path: str) -> None:
+        unless = f"{base} + {length} > size"
+        if align > 1:
+            unless = f"{base} & {align - 1} or {unless}"
+        self._source.check(unless, f"bad_place({shown(path)}, {base}, {length}, {align}, size)")
+
+    def _at(self, kind: Type, base: str, offset: int, reading: Reading, path: str) -> str:
+        if isinstance(kind, ListOf) or kind == Primitive("string"):
+            return self._pointed(kind, reading.leaf(offset, "I"), reading.leaf(offset + 4, "I"), path)
         if isinstance(kind, Primitive):
-            return self._text(region.leaf(offset, "I"), region.leaf(offset + 4, "I"))
-        if isinstance(kind, ListOf):
-            return self._list(kind, region.leaf(offset, "I"), region.leaf(offset + 4, "I"))
+            name = reading.leaf(offset, layout.PRIMITIVES[kind.name][2])
+            return self._primitive(kind, name, path) if kind.name in ("char", "f32", "f64") else name
         if isinstance(kind, Own | Borrow):
-            return self._handle(kind, region.leaf(offset, "I"))
+            return self._handle(kind, reading.leaf(offset, "I"))
         if isinstance(kind, Flags):
-            code = {1: "B", 2: "H"}.get(layout.size(kind), "I")
-            words = [region.leaf(offset + 4 * i, code) for i in range(layout.flag_words(len(kind.flags)))]
-            return self._flags(kind, words)
+            code = layout.UNSIGNED[min(layout.size(kind), 4)]
+            words = range(layout.flag_words(len(kind.flags)))
+            return self._flags(kind, [reading.leaf(offset + 4 * i, code) for i in words])
         parts = parts_of(kind)
         if parts is not None:
-            values, at = [], offset
-            for part in parts:
-                at = layout.align_to(at, alignment(part))
-                values.append(self._at(part, base, at, region))
-                at += layout.size(part)
-            return self._whole(kind, values)
+            places = zip(parts, layout.offsets(kind), strict=True)
+            return self._whole(kind, [self._at(of, base, offset + at, reading, path) for of, at in places])
         cases = cases_of(kind)
         assert cases is not None
-        tag = region.leaf(offset, {1: "B", 2: "H", 4: "I"}[layout.discriminant_bytes(len(cases))])
+        tag = reading.leaf(offset, layout.tag_code(kind))
         at = offset + layout.payload_offset(kind)
+        # With one payload there is only one way to read that place, so it is read together with all else.
         alone = sum(of is not None for _, of in cases) == 1
-        result = source.fresh()
-        for i, (_, of) in enumerate(cases):
-            with source.block(f"{'if' if i == 0 else 'elif'} {tag} == {i}:"):
-                value = None
-                if of is not None and alone:
-                    value = self._at(of, base, at, region)
-                elif of is not None:
-                    inner = Region(source, base)
-                    value = source.fresh()
-                    source.add(f"{value} = {self._at(of, base, at, inner)}")
-                    inner.close()
-                source.add(f"{result} = {self._case(kind, i, value)}")
-        with source.block("else:"):
-            source.add(f"no_case({self._what}, {tag}, {len(cases)})")
-        return result
 
-    def _primitive(self, kind: Primitive, name: str) -> str:
-        if kind.name == "bool":
-            return f"({name} != 0)"
+        def lift(of: Type) -> str:
+            if alone:
+                return self._at(of, base, at, reading, path)
+            inner = Reading(self._source, base)
+            held = self._source.bind(self._at(of, base, at, inner, path))
+            inner.close()
+            return held
+
+        return self._cases(kind, tag, lift, path)
+
+    def _primitive(self, kind: Primitive, name: str, path: str) -> str:
         if kind.name == "char":
-            return f"char({self._what}, {name} & 0xFFFFFFFF)"
+            return f"char({shown(path)}, {name} & {_WORD})"
         if kind.name in ("f32", "f64"):
             return f"({name} if {name} == {name} else NAN)"
         return f"({_NARROW[kind.name].format(name)})"
 
-    def _spend(self, amount: str) -> None:
-        """Inside a list each part is paid for, because parts may overlap."""
-        if self._source.loops:
-            self._source.add(f"budget -= {amount}")
-            with self._source.block("if budget < 0:"):
-                self._source.add(f"too_much({self._what})")
-
-    def _text(self, at: str, length: str) -> str:
+    def _pointed(self, kind: Type, at: str, count: str, path: str) -> str:
+        """A string or a list: its address and length are given."""
         source = self._source
-        with source.block(f"if {at} + {length} > size:"):
-            source.add(f"out_of_range({self._what}, {at}, {length}, size)")
-        self._spend(length)
-        value = source.fresh("s")
-        source.add(f"{value} = str(view[{at}:{at} + {length}], 'utf-8')")
-        return value
-
-    def _list(self, kind: ListOf, at: str, count: str) -> str:
-        source, element = self._source, kind.element
+        element = kind.element if isinstance(kind, ListOf) else None
+        if element is None or element == Primitive("u8"):
+            self._check_place(at, count, 1, path)
+            if source.loops:
+                self._spend(count, path)
+            return source.bind(f"view[{at}:{at} + {count}].tobytes(){'.decode()' if element is None else ''}")
         length, align = layout.size(element), alignment(element)
-        if align > 1:
-            with source.block(f"if {at} % {align}:"):
-                source.add(f"misaligned({self._what}, {at}, {align})")
-        with source.block(f"if {at} + {count} * {length} > size" + (f" or {count} > EMPTY_ELEMENTS:" if not length else ":")):
-            source.add(f"out_of_range({self._what}, {at}, {count} * {length}, size)")
-        self._spend(f"{count} * {max(length, 1)}")
-        value = source.fresh("l")
-        if element == Primitive("u8"):
-            source.add(f"{value} = bytes(view[{at}:{at} + {count}])")
-            return value
-        if isinstance(element, Primitive) and element.name not in ("string", "bool", "char", "f32", "f64"):
-            unpack = source.constant(struct.unpack_from, "UNPACK")
-            code = layout.PRIMITIVES[element.name][2]
-            source.add(f"{value} = list({unpack}('<%d{code}' % {count}, view, {at}))")
-            return value
-        source.add(f"{value} = []")
+        self._check_place(at, f"{count} * {length}", align, path)
+        if not length:
+            source.check(f"{count} > EMPTY_ELEMENTS", f"too_many({shown(path)}, {count})")
+        self._spend(f"{count} * {host_cost(element)}", path)
+        if isinstance(element, Primitive) and element.name not in ("string", "char"):
+            return self._numbers(element, at, count)
+        held = source.bind("[]", "l")
         item = source.fresh("at")
-        places = f"range({at}, {at} + {count} * {length}, {length})" if length else f"range({count})"
-        source.loops += 1
-        with source.block(f"for {item} in {places}:"):
-            source.add(f"{value}.append({self.memory(element, item)})")
-        source.loops -= 1
-        return value
+        where = f"range({at}, {at} + {count} * {length}, {length})" if length else f"[{at}] * {count}"
+        with source.loop(f"for {item} in {where}"):
+            source.add(f"{held}.append({self.memory(element, item, f'{path}[]')})")
+        return held
+
+    def _numbers(self, element: Primitive, at: str, count: str) -> str:
+        unpack = self._source.constant(unpack_from, "UNPACK")
+        code = layout.PRIMITIVES[element.name][2]
+        held = self._source.bind(f"list({unpack}('<%d{code}' % {count}, view, {at}))", "l")
+        return f"[n if n == n else NAN for n in {held}]" if code in "fd" else held
+
+    def _spend(self, amount: str, path: str) -> None:
+        self.has_lists = True
+        self._source.add(f"budget -= {amount}")
+        self._source.check("budget < 0", f"too_much({shown(path)})")
 
     def _handle(self, kind: Own | Borrow, index: str) -> str:
-        resource = self._source.constant(kind.resource, "RESOURCE")
-        held = self._source.fresh("h")
-        verb = "take" if isinstance(kind, Own) else "get"
-        self._source.add(f"{held} = guest.handles.{verb}({resource}, {index})")
+        source = self._source
+        owned = isinstance(kind, Own)
+        resource = source.constant(kind.resource, "RESOURCE")
+        held = source.bind(f"guest.handles.{'take' if owned else 'get'}({resource}, {index})", "h")
+        source.add(f"{'taken' if owned else 'lent'}.append({held})")
+        self.takes |= owned
+        self.lends |= not owned
         return held
 
     def _flags(self, kind: Flags, words: list[str]) -> str:
         names = self._source.constant(kind.flags, "FLAGS")
-        number = " | ".join(f"({word} & 0xFFFFFFFF) << {32 * i}" for i, word in enumerate(words)) or "0"
-        bits = self._source.fresh("b")
-        self._source.add(f"{bits} = {number}")
+        number = " | ".join(f"({word} & {_WORD}) << {32 * i}" for i, word in enumerate(words)) or "0"
+        bits = self._source.bind(number, "b")
         return f"frozenset([n for i, n in enumerate({names}) if {bits} >> i & 1])"
 
     def _whole(self, kind: Type, values: list[str]) -> str:
         if isinstance(kind, Record):
-            made = self._source.constant(record_class(kind), "Record")
-            return f"{made}({', '.join(values)})"
+            return f"{self._source.constant(record_class(kind), 'Record')}({', '.join(values)})"
         return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
 
-    def _case(self, kind: Type, index: int, value: str | None) -> str:
-        cases = cases_of(kind)
+    def _cases(self, kind: Type, tag: str, lift: Any, path: str) -> str:
+        """Whatever has a discriminant; `lift(type)` emits what lifts a payload, and gives its expression."""
+        source, cases = self._source, cases_of(kind)
         assert cases is not None
+        fault = f"no_case({shown(path)}, {tag}, {len(cases)})"
+        names = source.constant(tuple(name for name, _ in cases), "CASES")
         if isinstance(kind, Enum):
-            return repr(cases[index][0])
-        if isinstance(kind, OptionOf):
-            if index == 0:
-                return "None"
-            return f"Some({value})" if isinstance(kind.some, OptionOf) else str(value)
-        if isinstance(kind, ResultOf):
-            return f"{'Err' if index else 'Ok'}({value or ''})"
-        return f"Variant({cases[index][0]!r}, {value})"
+            source.check(f"{tag} >= {len(cases)}", fault)
+            return source.bind(f"{names}[{tag}]", "c")
+        held, word = source.fresh("c"), "if"
+        for i, (name, of) in enumerate(cases):
+            if of is None and not isinstance(kind, OptionOf | ResultOf):
+                continue
+            with source.block(f"{word} {tag} == {i}"):
+                value = lift(of) if of is not None else None
+                source.add(f"{held} = {_case(kind, name, value)}")
+            word = "elif"
+        if any(of is None for _, of in cases) and not isinstance(kind, OptionOf | ResultOf):
+            with source.block(f"{word} {tag} < {len(cases)}"):
+                source.add(f"{held} = Variant({names}[{tag}])")
+        with source.block("else"):
+            source.add(fault)
+        return held
+
+
+def _case(kind: Type, name: str, value: str | None) -> str:
+    if isinstance(kind, OptionOf):
+        if value is None:
+            return "None"
+        return f"Some({value})" if isinstance(kind.some, OptionOf) else value
+    if isinstance(kind, ResultOf):
+        return f"{'Ok' if name == 'ok' else 'Err'}({value or ''})"
+    return f"Variant({name!r}, {value})"
 
 
 def _coerced(name: str, joined: str, wanted: str) -> str:
@@ -240,7 +242,5 @@ def _coerced(name: str, joined: str, wanted: str) -> str:
     if joined == wanted:
         return name
     if wanted == "i32":
-        return f"({name} & 0xFFFFFFFF)"
-    if wanted == "f32":
-        return f"f32_of_i32({name})"
-    return f"f64_of_i64({name})"
+        return f"({name} & {_WORD})"
+    return f"f32_of_i32({name})" if wanted == "f32" else f"f64_of_i64({name})"

@@ -1,14 +1,36 @@
-"""Walking over the instructions of a function, to find what it calls."""
+"""Walking over the instructions of a function: what it calls, and whether it can do more than run to its end.
+
+Known are all instructions that the engine allows in a guest, and those for threads. Of others the length is not known.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from astrid_host.abi.binary import Reader
 
-_NONE, _INDEX, _TWO, _MEMORY, _SIGNED = "none", "index", "two", "memory", "signed"
+_NONE, _INDEX, _MEMORY, _SIGNED = "none", "index", "memory", "signed"
+_UNREACHABLE, _LOOP = 0x00, 0x03
+_BRANCHES = (0x04, 0x0C, 0x0D, 0x0E, 0x0F)  # if, br, br_if, br_table, return
 
 
 class UnknownInstruction(Exception):
     """An instruction whose length is not known."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a function's body does.
+
+    `calls` are the functions that it calls by index or takes references of; `first` those of them that are called before it
+    can go one way or another; `indirect` says that it calls through a table or a reference; `stays` that it may not end at
+    once: it has a loop, or an instruction that always traps.
+    """
+
+    calls: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    indirect: bool = False
+    stays: bool = False
 
 
 def _table() -> dict[int, str]:
@@ -25,8 +47,8 @@ _OPCODES = _table()
 _BULK = dict.fromkeys(range(8), 0) | {8: 2, 9: 1, 10: 2, 11: 1, 12: 2, 13: 1, 14: 2, 15: 1, 16: 1, 17: 1}
 
 
-def called(reader: Reader) -> tuple[list[int], bool]:
-    """What a function's body calls: functions by index, and whether it calls through a table or reference.
+def survey(reader: Reader) -> Survey:
+    """Walk over one function's body: its locals and its instructions.
 
     Raises:
         UnknownInstruction: the body has one whose length is not known.
@@ -35,21 +57,26 @@ def called(reader: Reader) -> tuple[list[int], bool]:
     for _ in range(reader.count()):
         reader.number()
         reader.skip_signed()
-    direct: list[int] = []
-    indirect = False
+    found, straight = Survey(), True
     while reader.at < reader.end:
         opcode = reader.byte()
-        if opcode in (0x10, 0x12):
-            direct.append(reader.number())
-        elif opcode in (0x11, 0x13):
+        if opcode in (0x10, 0x12):  # call, return_call
+            index = reader.number()
+            found.calls.append(index)
+            if straight:
+                found.first.append(index)
+        elif opcode in (0x11, 0x13, 0x14, 0x15):  # call_indirect and call_ref, and the same as tail calls
             reader.number()
-            reader.number()
-            indirect = True
-        elif opcode == 0xD2:
-            direct.append(reader.number())  # a reference to it may be called
+            if opcode < 0x14:
+                reader.number()
+            found.indirect = True
+        elif opcode == 0xD2:  # ref.func
+            found.calls.append(reader.number())
         else:
+            found.stays = found.stays or opcode in (_UNREACHABLE, _LOOP)
+            straight = straight and opcode != _UNREACHABLE and opcode not in _BRANCHES
             _skip(reader, opcode)
-    return direct, indirect
+    return found
 
 
 def _skip(reader: Reader, opcode: int) -> None:
@@ -74,12 +101,15 @@ def _skip(reader: Reader, opcode: int) -> None:
         _skip_bulk(reader)
     elif opcode == 0xFD:
         _skip_vector(reader)
+    elif opcode == 0xFE:
+        _skip_atomic(reader)
     elif shape != _NONE:
         raise UnknownInstruction(f"{opcode:#x}")
 
 
 def _skip_memory(reader: Reader) -> None:
-    reader.number()
+    if reader.number() & 0x40:  # it says which memory
+        reader.number()
     reader.number(64)
 
 
@@ -102,3 +132,13 @@ def _skip_vector(reader: Reader) -> None:
     elif 84 <= number <= 91:
         _skip_memory(reader)
         reader.skip(1)
+
+
+def _skip_atomic(reader: Reader) -> None:
+    number = reader.number()
+    if number == 3:
+        reader.skip(1)
+    elif number <= 2 or 0x10 <= number <= 0x4E:
+        _skip_memory(reader)
+    else:
+        raise UnknownInstruction(f"0xfe {number}")

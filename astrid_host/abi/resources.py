@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+from astrid_host.abi.runtime import discard
 from astrid_host.errors import GuestFault
 from astrid_host.wit.types import Resource
 
@@ -52,9 +53,10 @@ class HandleTable:
         found = self._held.get(index)
         if found is None:
             raise GuestFault(f"{index} is no handle: expected one of {resource.name}")
-        if found[0] != resource:
-            raise GuestFault(f"the handle {index} is of {found[0].name}: expected one of {resource.name}")
-        return found[1]
+        held, rep = found
+        if held is not resource and held != resource:
+            raise GuestFault(f"the handle {index} is of {held.name}: expected one of {resource.name}")
+        return rep
 
     def take(self, resource: Resource, index: int) -> Any:
         """What a handle holds; the handle is gone, what it held lives on.
@@ -72,24 +74,22 @@ class HandleTable:
 
         Raises:
             GuestFault: as `get`.
+            Exception: what its `close` raises.
         """
-        _close(self.take(resource, index))
+        discard([self.take(resource, index)])
 
     def count(self, kind: type) -> int:
-        """How many handles hold an object of that class."""
+        """How many handles hold an object of exactly that class."""
         return sum(type(rep) is kind for _, rep in self._held.values())
 
     def clear(self) -> None:
-        """End all handles and close what they held."""
+        """End all handles and close what they held.
+
+        Raises:
+            Exception: what the first `close` that failed raised; the others were closed all the same.
+        """
         if not self._held:
             return
         held, self._held = self._held, {}
         self._free, self._next = [], 1
-        for _, rep in held.values():
-            _close(rep)
-
-
-def _close(rep: Any) -> None:
-    close = getattr(rep, "close", None)
-    if close is not None:
-        close()
+        discard(rep for _, rep in held.values())

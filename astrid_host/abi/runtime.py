@@ -1,9 +1,10 @@
-"""What generated code calls for the cases that are not worth writing out."""
+"""What generated code calls for the cases that are not worth writing out: faults, refusals, and the rarer types."""
 
 from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from astrid_host.abi.values import Err, Ok, Some, Variant
@@ -12,28 +13,41 @@ from astrid_host.errors import GuestFault
 __all__ = ["Err", "GuestFault", "Ok", "Some", "Variant"]
 
 NAN = math.nan
-# A list of empty elements takes no memory, so only this bounds what a guest can make the host allocate for it.
+# A list of empty elements takes no memory, so only this bounds it.
 EMPTY_ELEMENTS = 1 << 16
+# What is lowered in one piece: the canonical ABI's own bound for lists.
+MOST_BYTES = (1 << 28) - 1
+# What the lists of one call may cost the host, in bytes: their elements are Python objects, and may overlap in the guest.
+HOST_BYTES = 128 << 20
+HOST_BYTES_PER_GUEST_BYTE = 16
+
+# Lifting: what the guest got wrong.
 
 
-def out_of_range(what: str, at: int, length: int, size: int) -> NoReturn:
+def bad_place(what: str, at: int, length: int, alignment: int, size: int) -> NoReturn:
+    if at % alignment:
+        raise GuestFault(f"{what}: the address {at:#x} is not a multiple of {alignment}")
     raise GuestFault(f"{what}: {length} bytes at {at:#x} are not in the guest's memory of {size} bytes")
 
 
-def misaligned(what: str, at: int, alignment: int) -> NoReturn:
-    raise GuestFault(f"{what}: the address {at:#x} is not a multiple of {alignment}")
+def too_many(what: str, count: int) -> NoReturn:
+    raise GuestFault(f"{what}: {count} empty elements: expected at most {EMPTY_ELEMENTS}")
 
 
 def too_much(what: str) -> NoReturn:
-    raise GuestFault(f"{what}: its parts overlap so much that together they are larger than the guest's memory")
+    raise GuestFault(
+        f"{what}: as Python values the lists of this call take more than {HOST_BYTES >> 20} MiB, or more than "
+        f"{HOST_BYTES_PER_GUEST_BYTE} times the guest's memory"
+    )
 
 
 def not_utf8(what: str, error: UnicodeDecodeError) -> GuestFault:
-    return GuestFault(f"{what}: a string is not UTF-8: {error.reason} at its byte {error.start}")
+    near = bytes(error.object[max(error.start - 16, 0) : error.start + 16])
+    return GuestFault(f"{what}: a string is not UTF-8: {error.reason} at its byte {error.start}, near {near!r}")
 
 
 def no_case(what: str, given: int, cases: int) -> NoReturn:
-    raise GuestFault(f"{what}: there is no case {given}; there are {cases}")
+    raise GuestFault(f"{what}: there is no case {given}; there are {cases}, from 0")
 
 
 def char(what: str, code: int) -> str:
@@ -43,101 +57,24 @@ def char(what: str, code: int) -> str:
     return chr(code)
 
 
-def integer(what: str, value: Any, low: int, high: int, kind: str) -> int:
-    """An integer to lower."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{what} must be an int for {kind}; given {_short(value)}")
-    if not low <= value <= high:
-        raise ValueError(f"{what} must be {low} to {high} for {kind}; given {value}")
-    return int(value)
+def still_lent(what: str, taken: list[Any], lent: list[Any]) -> None:
+    """What a call gives away it may not lend at the same time."""
+    if any(a is b for a in taken for b in lent):
+        raise GuestFault(f"{what}: a handle is given away while it is lent to the same call")
 
 
-def boolean(what: str, value: Any) -> int:
-    if not isinstance(value, bool):
-        raise TypeError(f"{what} must be a bool; given {_short(value)}")
-    return int(value)
-
-
-def single(what: str, value: Any) -> float:
-    return f32(real(what, value))
-
-
-def f32(value: float) -> float:
-    """Rounded to single precision; what does not fit is infinite."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def real(what: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} must be a float; given {_short(value)}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError(f"{what} is too large for a float") from None
-
-
-def character(what: str, value: Any) -> int:
-    if not isinstance(value, str) or len(value) != 1:
-        raise TypeError(f"{what} must be a str of length 1 for char; given {_short(value)}")
-    code = ord(value)
-    if 0xD800 <= code < 0xE000:
-        raise ValueError(f"{what}: {code:#x} is no Unicode scalar value")
-    return code
-
-
-def encoded(what: str, value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a str; given {_short(value)}")
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} has a lone surrogate, which UTF-8 cannot hold") from None
-
-
-def octets(what: str, value: Any) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError(f"{what} must be bytes for list<u8>; given {_short(value)}")
-    return bytes(value)
-
-
-def sequence(what: str, value: Any, length: int = -1) -> Any:
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"{what} must be a list or tuple; given {_short(value)}")
-    if length >= 0 and len(value) != length:
-        raise ValueError(f"{what} must have {length} items; given {len(value)}")
-    return value
-
-
-def bits(what: str, value: Any, known: dict[str, int], kind: str) -> int:
-    """Flags to lower, as one number."""
-    if not isinstance(value, set | frozenset):
-        raise TypeError(f"{what} must be a set of the flags of {kind}; given {_short(value)}")
-    number = 0
-    for name in value:
-        bit = known.get(name)
-        if bit is None:
-            raise ValueError(f"{what}: {name!r} is no flag of {kind}; there are {', '.join(known)}")
-        number |= bit
-    return number
-
-
-def wrong_case(what: str, value: Any, kind: str, names: str) -> NoReturn:
-    raise ValueError(f"{what} must be a case of {kind} ({names}); given {_short(value)}")
-
-
-def wrong_record(what: str, value: Any, kind: str, error: AttributeError) -> TypeError:
-    return TypeError(f"{what} must have the fields of {kind}; given {_short(value)} ({error})")
-
-
-def i32_of_f32(value: float) -> int:
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
-
-
-def i64_of_f64(value: float) -> int:
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+def discard(reps: Iterable[Any]) -> None:
+    """Close what handles held and nobody holds any more: all of it, then raise what the first failure raised."""
+    failure: Exception | None = None
+    for rep in reps:
+        close = getattr(rep, "close", None)
+        try:
+            if close is not None:
+                close()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def f32_of_i32(value: int) -> float:
@@ -148,6 +85,143 @@ def f64_of_i64(value: int) -> float:
     return float(struct.unpack("<d", struct.pack("<Q", value & 0xFFFFFFFFFFFFFFFF))[0])
 
 
+# Lowering: what the host's own value has wrong.
+
+
+def wrong_type(path: str, value: Any, wanted: str) -> NoReturn:
+    raise TypeError(f"{path} must be {wanted}; given {_short(value)}")
+
+
+def integer(path: str, value: Any, low: int, high: int, kind: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        wrong_type(path, value, f"an int for {kind}")
+    if not low <= value <= high:
+        raise ValueError(f"{path} must be {low} to {high} for {kind}; given {_short(value)}")
+    return int(value)
+
+
+def real(path: str, value: Any, kind: str) -> float:
+    """A number for f32 (rounded; what is too large for it is infinite) or f64."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        wrong_type(path, value, f"a float for {kind}")
+    try:
+        value = float(value)
+    except OverflowError:
+        raise ValueError(f"{path} is too large for {kind}; given {_short(value)}") from None
+    if kind == "f64":
+        return float(value)
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def character(path: str, value: Any) -> int:
+    if not isinstance(value, str) or len(value) != 1:
+        wrong_type(path, value, "a str of length 1 for char")
+    code = ord(value)
+    if 0xD800 <= code < 0xE000:
+        raise ValueError(f"{path}: {code:#x} is a surrogate, which char cannot be")
+    return code
+
+
+def encoded(path: str, value: Any) -> bytes:
+    if not isinstance(value, str):
+        wrong_type(path, value, "a str for string")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{path} has a lone surrogate at {error.start}, which UTF-8 cannot hold") from None
+
+
+def octets(path: str, value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        wrong_type(path, value, "bytes for list<u8>")
+    return bytes(value)
+
+
+def sequence(path: str, value: Any, kind: str) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        wrong_type(path, value, f"a list or tuple for {kind}")
+    return value
+
+
+def items(path: str, value: Any, count: int, kind: str) -> tuple[Any, ...]:
+    """The parts of a tuple."""
+    if len(sequence(path, value, kind)) != count:
+        raise ValueError(f"{path} must have {count} items for {kind}; given {_short(value)}")
+    return tuple(value)
+
+
+def numbers(path: str, value: Any, kind: str, code: str, low: int, high: int) -> bytes:
+    """A list of numbers or bools, as it is in memory."""
+    given = tuple(sequence(path, value, f"list<{kind}>"))
+    layout = f"<{len(given)}{code}"
+    exact = bool if code == "?" else float if code in "fd" else int
+    if all(type(item) is exact for item in given):
+        try:
+            return struct.pack(layout, *given)
+        except (struct.error, OverflowError):  # one is out of range
+            return struct.pack(layout, *_checked(path, given, kind, low, high))
+    return struct.pack(layout, *_checked(path, given, kind, low, high))
+
+
+def _checked(path: str, given: tuple[Any, ...], kind: str, low: int, high: int) -> list[Any]:
+    if kind == "bool":
+        return [boolean(f"{path}[{i}]", item) for i, item in enumerate(given)]
+    if kind in ("f32", "f64"):
+        return [real(f"{path}[{i}]", item, kind) for i, item in enumerate(given)]
+    return [integer(f"{path}[{i}]", item, low, high, kind) for i, item in enumerate(given)]
+
+
+def boolean(path: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        wrong_type(path, value, "a bool")
+    return value
+
+
+def too_large(path: str, length: int) -> NoReturn:
+    raise ValueError(f"{path} takes {length} bytes; expected at most {MOST_BYTES}")
+
+
+def bits(path: str, value: Any, known: dict[str, int], kind: str) -> int:
+    """Flags, as one number."""
+    if not isinstance(value, set | frozenset):
+        wrong_type(path, value, f"a set of the flags of {kind}")
+    number = 0
+    for name in value:
+        bit = known.get(name)
+        if bit is None:
+            raise ValueError(f"{path}: {_short(name)} is no flag of {kind}; there are {', '.join(known)}")
+        number |= bit
+    return number
+
+
+def wrong_case(path: str, value: Any, kind: str, names: Iterable[str]) -> NoReturn:
+    if not isinstance(value, str):
+        wrong_type(path, value, f"a case of {kind} ({', '.join(names)})")
+    raise ValueError(f"{path} must be a case of {kind} ({', '.join(names)}); given {_short(value)}")
+
+
+def wrong_payload(path: str, value: Any) -> NoReturn:
+    raise TypeError(f"{path} carries nothing: expected None; given {_short(value)}")
+
+
+def wrong_record(path: str, value: Any, kind: str, fields: str, error: AttributeError) -> TypeError:
+    return TypeError(f"{path} must have the attributes of {kind} ({fields}); given {_short(value)}: {error}")
+
+
+def i32_of_f32(value: float) -> int:
+    return int(struct.unpack("<I", struct.pack("<f", value))[0])
+
+
+def i64_of_f64(value: float) -> int:
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a message must not fail because of what it shows
+        text = "(its repr fails)"
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:80] + '…'}"

@@ -1,58 +1,35 @@
-"""Python values of WIT types that Python has no word for."""
+"""Python values of WIT types that Python has no word for.
+
+They are immutable, compare by value, and work in `match` statements.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-
-class _Wrapped:
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any = None) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.value == self.value  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.value))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.value!r})"
+import msgspec
 
 
-class Some(_Wrapped):
+class Some(msgspec.Struct, frozen=True):
     """A present value of an option whose value may itself be None."""
 
-    __slots__ = ()
+    value: Any = None
 
 
-class Ok(_Wrapped):
+class Ok(msgspec.Struct, frozen=True):
     """The good case of a `result` that is a value, not a function's outcome."""
 
-    __slots__ = ()
+    value: Any = None
 
 
-class Err(_Wrapped):
+class Err(msgspec.Struct, frozen=True):
     """The bad case of a `result` that is a value."""
 
-    __slots__ = ()
+    value: Any = None
 
 
-class Variant:
-    """One case of a variant; `value` is None for a case without payload."""
+class Variant(msgspec.Struct, frozen=True):
+    """One case of a variant, by its WIT name; `value` is None for a case without payload."""
 
-    __slots__ = ("case", "value")
-
-    def __init__(self, case: str, value: Any = None) -> None:
-        self.case = case
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Variant and (other.case, other.value) == (self.case, self.value)
-
-    def __hash__(self) -> int:
-        return hash((self.case, self.value))
-
-    def __repr__(self) -> str:
-        return f"Variant({self.case!r}, {self.value!r})"
+    case: str
+    value: Any = None

@@ -73,10 +73,12 @@ class Bus:
             received = received or not subscription.observe
         observers = self._observers.get(topic)
         if observers:
+            received = True
             for observer in observers:
                 observer(event)
         for prefix, observer in self._prefix_observers:
             if topic.startswith(prefix):
+                received = True
                 observer(event)
         if received and event.handlers and not event.left and self.sink is not None:
             self.sink.settle(event)
@@ -129,7 +131,8 @@ class Bus:
         self.subscriptions.remove(subscription)
 
     def observe(self, topic: str, observer: Observer) -> None:
-        """Call `observer` with every event of that topic, in order, once it is queued everywhere. It must not block."""
+        """Call `observer` with every event of that topic, in order, once it is queued everywhere. It must not block, and it
+        counts as a receiver: it is the host itself."""
         self._observers.setdefault(topic, []).append(observer)
 
     def observe_below(self, prefix: str, observer: Observer) -> Callable[[], None]:

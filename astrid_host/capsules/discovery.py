@@ -56,7 +56,9 @@ def _sorted_by_imports(manifests: list[Manifest]) -> list[Manifest]:
         ready = next((m for m in waiting if not any(_provides(other, m) for other in waiting if other is not m)), None)
         if ready is None:
             names = ", ".join(manifest.package.name for manifest in waiting)
-            log.warning("these capsules import from each other in a cycle, so their order is that of discovery: %s", names)
+            log.warning(
+                "these capsules import from each other in a cycle, so their order is that of discovery: %s", names
+            )
             return order + waiting
         waiting.remove(ready)
         order.append(ready)

@@ -47,9 +47,7 @@ class Loader:
         instances: the host's count of instances.
     """
 
-    def __init__(
-        self, engine: Engine, linker: Linker, bus: Bus, dispatcher: Dispatcher, instances: Instances
-    ) -> None:
+    def __init__(self, engine: Engine, linker: Linker, bus: Bus, dispatcher: Dispatcher, instances: Instances) -> None:
         self._engine = engine
         self._linker = linker
         self._bus = bus
@@ -90,7 +88,9 @@ class Loader:
         if meta is None:
             return
         if not meta.wasm_hash:
-            log.warning("%s: its meta.json has no wasm_hash, so nothing says that its module is the right one", capsule.id)
+            log.warning(
+                "%s: its meta.json has no wasm_hash, so nothing says that its module is the right one", capsule.id
+            )
         elif meta.wasm_hash.lower() != capsule.wasm_hash:
             raise LoadError(
                 f"{capsule.id}: its module is not the one that was installed: meta.json says BLAKE3 {meta.wasm_hash}, "

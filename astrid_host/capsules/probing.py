@@ -35,5 +35,3 @@ async def unknown_actions(capsule: Capsule, loader: Loader, turns: Turns) -> lis
         if result.action in ("deny", "abort") and (result.data or "").startswith(UNKNOWN):
             unknown.append(action)
     return unknown
-
-

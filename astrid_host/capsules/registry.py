@@ -75,7 +75,9 @@ class Registry:
             AstridError: with `strict`, why a capsule failed.
         """
         self._read(places, bundled, strict)
-        described = [capsule for capsule in self.capsules.values() if capsule.has_manifest and capsule.state == "loading"]
+        described = [
+            capsule for capsule in self.capsules.values() if capsule.has_manifest and capsule.state == "loading"
+        ]
         by_manifest = {id(capsule.manifest): capsule for capsule in described}
         ordered = [by_manifest[id(manifest)] for manifest in in_load_order([c.manifest for c in described])]
         rest = [capsule for capsule in self.capsules.values() if capsule not in ordered]
@@ -102,7 +104,9 @@ class Registry:
             if is_bundled:
                 log.info("the bundled capsule %s steps aside for the one in %s", name, first.folder)
             else:
-                log.warning("two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, folder)
+                log.warning(
+                    "two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, folder
+                )
             return
         capsule = self.capsules[name] = Capsule(name, folder, is_bundled, self._owner)
         capsule.problems = problems
@@ -172,7 +176,9 @@ class Registry:
             return True
         first = self._bound.setdefault(pattern, capsule.id)
         if first != capsule.id:
-            log.warning("%s and %s both bind %s: %s keeps it, the other's row is inactive", first, capsule.id, pattern, first)
+            log.warning(
+                "%s and %s both bind %s: %s keeps it, the other's row is inactive", first, capsule.id, pattern, first
+            )
         return first == capsule.id
 
     async def _is_stub(self, capsule: Capsule) -> bool:

@@ -5,9 +5,15 @@ What is slow to import is imported when a command runs, so that `--help` answers
 
 from __future__ import annotations
 
+import io
+import sys
+
 
 def main() -> None:
     """The `astrid-host` command."""
     from astrid_host.cli.app import app
 
-    app()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign is no failure
+    app(prog_name="astrid-host")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +15,12 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    import trio
+
     from astrid_host.host import Host
 
-SAID_NO, USAGE, HOST_FAILURE = 1, 2, 3
+log = logging.getLogger("astrid_host.run")
+SAID_NO, USAGE, HOST_FAILURE, INTERRUPTED = 1, 2, 3, 130
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -34,8 +39,7 @@ class Boot:
         """Given folders first, then the drop-in folder if there is one, then what comes with the host."""
         import platformdirs
 
-        from astrid_host.bundled import capsules_folder
-        from astrid_host.host import APPLICATION
+        from astrid_host.bundled import APPLICATION, capsules_folder
 
         state = self.state_dir or Path(platformdirs.user_data_dir(APPLICATION))
         dropped_in = state / "capsules"
@@ -56,16 +60,16 @@ def told(debug: bool) -> Generator[None]:
 
     try:
         yield
-    except (typer.Exit, typer.Abort, KeyboardInterrupt):
+    except (typer.Exit, typer.Abort):
         raise
     except BaseException as error:
-        if debug:
-            raise
         found = _first(error)
         if isinstance(found, typer.Exit):
             raise found from None
         if isinstance(found, KeyboardInterrupt):
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
+        if debug:
+            raise
         if isinstance(found, AstridError | OSError):
             fail(str(found), HOST_FAILURE)
         fail(f"{type(found).__name__}: {found} (a fault of the host; --debug shows where)", HOST_FAILURE)
@@ -78,8 +82,14 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def run_with_host(boot: Boot, body: Callable[[Host], Awaitable[int]]) -> NoReturn:
-    """Boot a host, run `body` with it, and leave with the code that it returns."""
+def run_with_host(boot: Boot, body: Callable[[Host], Awaitable[int]], *, until_signal: bool = False) -> NoReturn:
+    """Boot a host, run `body` with it, and leave with the code that it returns.
+
+    Args:
+        boot: what the options say.
+        body: gets the host.
+        until_signal: leave with 0 on SIGINT and SIGTERM, also while capsules are loaded.
+    """
     if not _PRINCIPAL.fullmatch(boot.principal):
         fail(f"{boot.principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
     with told(boot.debug):
@@ -87,11 +97,29 @@ def run_with_host(boot: Boot, body: Callable[[Host], Awaitable[int]]) -> NoRetur
 
         from astrid_host.host import open_host
 
-        async def main() -> int:
+        async def serve() -> int:
             async with open_host(
                 boot.places(), workspace=boot.workspace, state_dir=boot.state_dir, principal=boot.principal
             ) as host:
                 return await body(host)
 
-        code = trio.run(main)
+        code = trio.run(_until_signal, serve) if until_signal else trio.run(serve)
     raise typer.Exit(code)
+
+
+async def _until_signal(serve: Callable[[], Awaitable[int]]) -> int:
+    """Run `serve` until it returns, or is cancelled by a signal."""
+    import trio
+
+    async def watch(numbers: AsyncIterator[int], scope: trio.CancelScope) -> None:
+        async for number in numbers:
+            log.info("%s: leaving", signal.Signals(number).name)
+            scope.cancel()
+
+    code = 0
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as numbers:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, numbers, nursery.cancel_scope)
+            code = await serve()
+            nursery.cancel_scope.cancel()
+    return code

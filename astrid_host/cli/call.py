@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from pathlib import Path
@@ -29,11 +28,8 @@ def call(
     debug: options.Debug = False,
 ) -> None:
     """Call a tool and print its result; exit 1 when the result is an error."""
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError) as error:
-        fail(f"the arguments are not JSON: {error}; given {arguments[:200]!r}, expected an object such as '{{}}'", USAGE)
-    if timeout <= 0:
+    given = _read(tool, arguments)
+    if not timeout > 0:
         fail(f"--timeout must be more than 0 seconds; given {timeout:g}", USAGE)
     from astrid_host.cli import logs
 
@@ -45,3 +41,22 @@ def call(
         return SAID_NO if result.is_error else 0
 
     run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)
+
+
+def _read(tool: str, arguments: str) -> object:
+    """The arguments as JSON; whatever is wrong with what was typed ends the command."""
+    import msgspec
+
+    if not _is_text(tool):
+        fail(f"{tool!r} is not UTF-8: expected the name of a tool, as `astrid-host tools` lists them", USAGE)
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        fail(
+            f"the arguments are not JSON: {error}; given {arguments[:200]!r}, expected an object such as '{{}}'", USAGE
+        )
+
+
+def _is_text(argument: str) -> bool:
+    """Whether it was UTF-8 before Python read it."""
+    return not any("\udc80" <= sign <= "\udcff" for sign in argument)

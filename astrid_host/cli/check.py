@@ -27,6 +27,8 @@ def check(
         from astrid_host.cli import logs
 
         logs.set_up("pretty", logging.DEBUG if debug else logging.CRITICAL)
+        if not path.exists():
+            fail(f"{path} does not exist: name a capsule's folder, one that contains some, or a Capsule.toml", USAGE)
         folders = [path.parent] if path.name == "Capsule.toml" else find_folders([path])
         if not folders:
             fail(f"{path} is no capsule and contains none: there is no Capsule.toml", USAGE)

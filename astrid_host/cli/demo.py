@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import trio
+import trio.testing
 from rich.console import Console
 
 from astrid_host.cli import logs
 from astrid_host.cli.run import show
-from astrid_host.host import Host, open_host
+from astrid_host.host import Host, HostEvent, HostSubscription, open_host
 
+SHOWN = 400  # characters of a result
 PROJECT = Path(__file__).resolve().parents[2]
 CALLS: tuple[tuple[str, dict[str, object]], ...] = (
     ("word_count", {"text": "The quick brown fox\njumps over the lazy dog"}),
@@ -43,31 +44,25 @@ async def demo() -> None:
 
 async def _call(host: Host, console: Console, name: str, arguments: dict[str, object]) -> None:
     console.print(f"\n[bold]{name}[/bold] {json.dumps(arguments)}")
-    hops: list[tuple[str, float]] = []
-    begun_at = time.time()
-    begun = time.perf_counter()
-    async with host.subscribe("tool.v1.*", observe=True) as events:
+    hops: list[HostEvent] = []
+
+    async def watch(events: HostSubscription) -> None:
+        async for event in events:
+            hops.append(event)
+
+    async with host.subscribe("tool.v1.*", observe=True) as events, trio.open_nursery() as nursery:
+        nursery.start_soon(watch, events)
+        await trio.testing.wait_all_tasks_blocked()
+        begun_at, begun = time.time(), time.perf_counter()
         result = await host.tools.execute(name, arguments)
         took = time.perf_counter() - begun
-        last = host.publish("demo.v1.end", {})
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_end, nursery)
-            async for event in events:
-                hops.append((event.topic, event.timestamp.timestamp() - begun_at))
-                if event.seq >= last or event.topic == "tool.v1.execute.result":
-                    nursery.cancel_scope.cancel()
-    for topic, at in hops:
-        console.print(f"  {at * 1e6:7.0f} us  {topic}", style="dim")
-    content = result.content if len(result.content) <= 400 else f"{result.content[:400]}…"
-    mark = "[red]error[/red] " if result.is_error else ""
-    console.print(f"  {took * 1e6:7.0f} us  {mark}", end="")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    for hop in hops:
+        console.print(f"  {(hop.timestamp.timestamp() - begun_at) * 1e6:7.0f} us  {hop.topic}", style="dim")
+    content = result.content if len(result.content) <= SHOWN else f"{result.content[:SHOWN]}…"
+    console.print(f"  {took * 1e6:7.0f} us  {'[red]error[/red] ' if result.is_error else ''}", end="")
     console.print(content, markup=False)
-
-
-async def _end(nursery: trio.Nursery) -> None:
-    """Events are there when the call has returned; one round of the loop brings them over."""
-    await trio.testing.wait_all_tasks_blocked()
-    nursery.cancel_scope.cancel()
 
 
 def main() -> None:
@@ -76,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,9 @@ CapsulePlaces: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option("--capsules", metavar="DIR", help="A capsule's folder, or one that contains some. Repeatable."),
 ]
-NoBundled: TypeAlias = Annotated[bool, typer.Option("--no-bundled", help="Leave out the capsules that come with the host.")]
+NoBundled: TypeAlias = Annotated[
+    bool, typer.Option("--no-bundled", help="Leave out the capsules that come with the host.")
+]
 Workspace: TypeAlias = Annotated[Path, typer.Option(metavar="DIR", help="What cwd:// means to capsules.")]
 StateDir: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Databases, homes, and the drop-in folder `capsules`.")

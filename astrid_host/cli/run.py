@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host
+from astrid_host.cli.tables import print_table, printable
 
 if TYPE_CHECKING:
     from astrid_host.host import Host
-
-log = logging.getLogger("astrid_host.run")
 
 
 def run(
@@ -35,23 +34,27 @@ def run(
     async def body(host: Host) -> int:
         import trio
 
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            show(host)
-            async for number in signals:
-                log.info("%s: leaving", signal.Signals(number).name)
-                break
-        return 0
+        show(host)
+        await trio.sleep_forever()
 
-    run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)
+    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug)
+    run_with_host(boot, body, until_signal=True)
 
 
 def show(host: Host) -> None:
-    """A table of what loaded, on stdout."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("capsule", "version", "state", "tools", "handlers", box=None, pad_edge=False)
-    for info in host.capsules.values():
-        state = info.state if not info.error else f"{info.state}: {info.error}"
-        table.add_row(info.id, info.version, state, ", ".join(info.tools) or "-", str(len(info.handlers)))
-    Console().print(table)
+    """On stdout, a table of what loaded, and why the rest did not."""
+    infos = host.capsules.values()
+    print_table(
+        ("capsule", "version", "state", "tools", "handlers"),
+        (
+            (info.id, info.version or "-", info.state, ", ".join(info.tools) or "-", str(len(info.handlers)))
+            for info in infos
+        ),
+    )
+    for info in infos:
+        if info.error:
+            sys.stdout.write(f"{printable(info.id)}: {info.state}: {printable(info.error)}\n")
+        if info.state == "ready" and info.inactive:
+            rows = ", ".join(info.inactive)
+            sys.stdout.write(f"{printable(info.id)}: rows that are never called: {printable(rows)}\n")
+    sys.stdout.flush()

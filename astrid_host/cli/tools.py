@@ -11,6 +11,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import Boot, run_with_host
+from astrid_host.cli.tables import print_table
 
 if TYPE_CHECKING:
     from astrid_host.host import Host
@@ -37,13 +38,10 @@ def tools(
 
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
             return 0
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table("tool", "capsule", "changes things", "description", box=None, pad_edge=False)
-        for tool in found:
-            table.add_row(tool.name, tool.capsule, "yes" if tool.mutable else "no", tool.description)
-        Console().print(table)
+        print_table(
+            ("tool", "capsule", "changes things", "description"),
+            ((tool.name, tool.capsule, "yes" if tool.mutable else "no", tool.description) for tool in found),
+        )
         return 0
 
     run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)

@@ -53,9 +53,7 @@ class Dispatcher:
                 self._enqueue(handler, event, event.payload, (), 0)
         return True
 
-    def _enqueue(
-        self, handler: Handler, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int
-    ) -> None:
+    def _enqueue(self, handler: Handler, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int) -> None:
         queues = handler.receiver.queues
         queue = queues.get(event.principal)
         if queue is None:

@@ -133,7 +133,7 @@ class Activation:
         native.VOID.from_address(self.trap_at).value = native.NEW_TRAP(b"host", 4)
 
 
-@native.ON_EPOCH  # type: ignore[misc]
+@native.ON_EPOCH  # type: ignore[untyped-decorator]
 def on_epoch(_context: int, _env: int, more_ticks: Any, kind: Any) -> int | None:
     """A tick fell due: yield to whoever polls. The guest's allocator may not yield, but neither may it run for ever."""
     more_ticks[0] = 1
@@ -149,7 +149,7 @@ def on_epoch(_context: int, _env: int, more_ticks: Any, kind: Any) -> int | None
     return None
 
 
-@native.GO_ON  # type: ignore[misc]
+@native.GO_ON  # type: ignore[untyped-decorator]
 def go_on(_env: int) -> bool:
     """Polled on the stack of a guest that waits: False suspends it again."""
     activation = here.activation

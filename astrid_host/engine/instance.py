@@ -174,7 +174,14 @@ class Instance:
             if initialize is not None:
                 self._exports["_initialize"] = export = _Export(INITIALIZE, initialize, None)
                 initializing: int = native.CALL_ASYNC(
-                    self.context, export.func_at, export.params_at, 0, export.results_at, 0, self.out_at, self.out_at + 8
+                    self.context,
+                    export.func_at,
+                    export.params_at,
+                    0,
+                    export.results_at,
+                    0,
+                    self.out_at,
+                    self.out_at + 8,
                 )
                 return initializing
         self._stage = "open"
@@ -264,7 +271,10 @@ class Instance:
         activation = here.activation
         assert activation is not None, "memory is allocated on behalf of a call"
         at = self._enter(activation, self._realloc_at, REALLOC, 0, 0, align, size)
-        if at % align or at + size > native.MEMORY_SIZE(self.context, self._memory_at):
+        # Memory never shrinks, so what was there at the last look still is.
+        if at % align or (
+            at + size > self._size and at + size > native.MEMORY_SIZE(self.context, self._memory_at)
+        ):
             raise GuestFault(
                 f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: "
                 f"the memory has {native.MEMORY_SIZE(self.context, self._memory_at)} bytes"

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import wasmtime
 
-from astrid_host.abi import ImportCode, compile_drop, compile_import
+from astrid_host.abi import DropCode, ImportCode, compile_drop, compile_import
 from astrid_host.engine import assemblyscript, native
 from astrid_host.engine.activation import GO_ON_AT, Suspend, here
 from astrid_host.engine.instance import slots
@@ -29,7 +29,12 @@ _VALTYPE = {
     "f32": wasmtime.ValType.f32,
     "f64": wasmtime.ValType.f64,
 }
-_RESULT = {"i32": ctypes.c_uint32, "i64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double}
+_RESULT: dict[str, Any] = {
+    "i32": ctypes.c_uint32,
+    "i64": ctypes.c_uint64,
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+}
 _KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
 
 
@@ -98,7 +103,9 @@ class Linker:
             else:
                 waits = waits or defined[2]
         if problems:
-            raise ImportsMissing(f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing)
+            raise ImportsMissing(
+                f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing
+            )
         return Prelinked(self._engine, self._linker, module, entries, waits)
 
     def _define(self, key: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], bool] | None:
@@ -113,7 +120,9 @@ class Linker:
             found = self._imports.find(*key)
             if found is None:
                 return None
-            code = compile_drop(found.declared) if isinstance(found.declared, Resource) else compile_import(found.declared)
+            code = (
+                compile_drop(found.declared) if isinstance(found.declared, Resource) else compile_import(found.declared)
+            )
             params, results, waits = code.signature.params, code.signature.results, found.waits
             if waits:
                 self._define_waiting(key, params, results, _waiting(key, code, found.run))
@@ -172,10 +181,12 @@ def _signature(params: tuple[str, ...], results: tuple[str, ...]) -> str:
 
 
 def _reentered(key: tuple[str, str]) -> GuestFault:
-    return GuestFault(f"{key[0]} {key[1]} was called from cabi_realloc or a post-return function, which may call nothing")
+    return GuestFault(
+        f"{key[0]} {key[1]} was called from cabi_realloc or a post-return function, which may call nothing"
+    )
 
 
-def _plain(key: tuple[str, str], code: ImportCode, run: Callable[..., Any]) -> Callable[..., int | None]:
+def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..., Any]) -> Callable[..., int | None]:
     params, results = code.signature.params, code.signature.results
     unpack = slots(params, native.RAW_BYTES).unpack
     size = slots(params, native.RAW_BYTES).size
@@ -206,7 +217,7 @@ def _plain(key: tuple[str, str], code: ImportCode, run: Callable[..., Any]) -> C
     return plain
 
 
-def _waiting(key: tuple[str, str], code: ImportCode, run: Callable[..., Any]) -> Callable[..., None]:
+def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..., Any]) -> Callable[..., None]:
     params, results = code.signature.params, code.signature.results
     unpack = slots(params, native.VAL_BYTES).unpack
     size = slots(params, native.VAL_BYTES).size

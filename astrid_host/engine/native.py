@@ -70,7 +70,9 @@ PLAIN = ctypes.CFUNCTYPE(VOID, VOID, VOID, VOID, SIZE)  # env, caller, arguments
 WAITING = ctypes.CFUNCTYPE(None, VOID, VOID, VOID, SIZE, VOID, SIZE, VOID, VOID)
 GO_ON = ctypes.CFUNCTYPE(ctypes.c_bool, VOID)
 DEFINE = bind("wasmtime_linker_define_func_unchecked", VOID, VOID, TEXT, SIZE, TEXT, SIZE, VOID, PLAIN, VOID, VOID)
-DEFINE_WAITING = bind("wasmtime_linker_define_async_func", VOID, VOID, TEXT, SIZE, TEXT, SIZE, VOID, WAITING, VOID, VOID)
+DEFINE_WAITING = bind(
+    "wasmtime_linker_define_async_func", VOID, VOID, TEXT, SIZE, TEXT, SIZE, VOID, WAITING, VOID, VOID
+)
 PRELINK = bind("wasmtime_linker_instantiate_pre", VOID, VOID, VOID, VOID)
 PRELINK_DELETE = bind("wasmtime_instance_pre_delete", None, VOID)
 NEW_TRAP = bind("wasmtime_trap_new", VOID, TEXT, SIZE)

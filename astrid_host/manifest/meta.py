@@ -1,18 +1,29 @@
-"""`meta.json`: what was written beside a capsule when it was installed."""
+"""`meta.json`: what was written beside a capsule when it was installed.
+
+A folder without one is loaded. Where it has a `wasm_hash`, whoever loads the module compares it. (Astrid, capsule integrity.)
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from astrid_host.errors import LoadError
+from astrid_host.manifest.problems import Problem, shown
+from astrid_host.manifest.reading import read_file
 
-FILE_BYTES = 1 << 20
+MEND = "install the capsule again, or remove the file"
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What counts of a meta.json; other fields are not looked at. `wasm_hash` is BLAKE3, in hexadecimal."""
+    """What counts of a meta.json; other fields are not looked at.
+
+    Attributes:
+        version: of the package that was installed; None when there is none or it is no text.
+        wasm_hash: BLAKE3 of the module, in lower-case hexadecimal; None when it is absent, null or empty.
+    """
 
     version: str | None = None
     wasm_hash: str | None = None
@@ -22,14 +33,34 @@ def read_meta(folder: Path) -> Meta | None:
     """The meta.json in a capsule's folder; None when there is none.
 
     Raises:
-        LoadError: it cannot be read.
+        LoadError: it cannot be read, or is not what a meta.json has to be.
     """
+    meta, problems = check_meta(folder)
+    for problem in problems:
+        if problem.severity == "error":
+            raise LoadError(f"{problem.file}: {problem.message}; {MEND}")
+    return meta
+
+
+def check_meta(folder: Path) -> tuple[Meta | None, list[Problem]]:
+    """The same, with everything that is wrong with it instead of an exception."""
     path = folder / "meta.json"
+    if not path.exists() and not path.is_symlink():
+        return None, []
+    text = read_file(path)
+    if isinstance(text, Problem):
+        return None, [text]
     try:
-        if path.stat().st_size > FILE_BYTES:
-            raise LoadError(f"{path} is larger than {FILE_BYTES} bytes: install the capsule again, or remove the file")
-        return msgspec.json.decode(path.read_bytes(), type=Meta)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise LoadError(f"{path} cannot be read: {error}; install the capsule again, or remove the file") from None
+        data: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return None, [Problem("error", f"it is not JSON: {error or 'its values nest too deep'}", path)]
+    if not isinstance(data, dict):
+        return None, [Problem("error", f"it must hold a JSON object; found {shown(data)}", path)]
+    version, digest = data.get("version"), data.get("wasm_hash")
+    if digest is not None and not isinstance(digest, str):
+        return None, [Problem("error", f"wasm_hash must be a string; found {shown(digest)}", path)]
+    meta = Meta(version if isinstance(version, str) else None, digest.lower() if digest else None)
+    if meta.wasm_hash is not None:
+        return meta, []
+    text = "it has no wasm_hash, so nothing says that the module is the right one"
+    return meta, [Problem("warning", text, path)]

@@ -7,19 +7,33 @@ way the place of the enclosing table stands in, never a wrong line.
 
 from __future__ import annotations
 
-import json
 import re
+import tomllib
+from bisect import bisect_right
+from functools import cached_property
 from typing import TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]
 
+DEPTH_MOST = 8  # of paths that are kept; a manifest has no deeper ones that anybody asks for
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SPACE = re.compile(r"[ \t]*")
-_STRINGS = ('"""', "'''", '"', "'")
+_BLANKS = re.compile(r"[ \t]*")
+_BLANKS_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SCALAR = re.compile(r"[^,\]}#\r\n]+")
+_STRINGS = {
+    '"""': re.compile(r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}', re.DOTALL),
+    "'''": re.compile(r"'''(?:[^']|'{1,2}(?!'))*'{3,5}", re.DOTALL),
+    '"': re.compile(r'"(?:[^"\\\n]|\\.)*"'),
+    "'": re.compile(r"'[^'\n]*'"),
+}
+
+
+class Lost(Exception):
+    """The scanner does not know where it is: the rest of the text keeps no places of its own."""
 
 
 class Positions:
-    """Line and column of every key in a text: paths are names, and numbers for entries of arrays of tables."""
+    """Line and column of every key in a text: paths are names, and numbers for entries of arrays."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -28,7 +42,7 @@ class Positions:
         self._counts: dict[Path, int] = {}
         try:
             self._scan()
-        except (IndexError, ValueError):
+        except (Lost, RecursionError):
             self._at = len(text)  # what was found up to here is right
 
     def line(self, *path: str | int) -> int:
@@ -36,47 +50,50 @@ class Positions:
         return self.place(*path)[0]
 
     def place(self, *path: str | int) -> tuple[int, int]:
-        """Line and column of a key, or of the nearest table around it."""
+        """Line and column of a key, or of the nearest table around it; (1, 1) when there is none."""
         while path and path not in self._found:
             path = path[:-1]
         at = self._found.get(path, 0)
-        return self._text.count("\n", 0, at) + 1, at - (self._text.rfind("\n", 0, at) + 1) + 1
+        line = bisect_right(self._starts, at)
+        return line, at - self._starts[line - 1] + 1
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(match.end() for match in re.finditer("\n", self._text))]
 
     def _scan(self) -> None:
         table: Path = ()
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char in " \t\r\n":
-                self._at += 1
-            elif char == "#":
-                self._comment()
-            elif char == "[":
+        while True:
+            self._skip(_BLANKS_AND_LINES)
+            if self._at == len(self._text):
+                return
+            if self._peek() == "[":
                 table = self._header()
             else:
                 self._pair(table)
 
-    def _comment(self) -> None:
-        end = self._text.find("\n", self._at)
-        self._at = len(self._text) if end < 0 else end
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
 
-    def _spaces(self, newlines: bool = False) -> None:
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if char in " \t" or (newlines and char in "\r\n"):
-                self._at += 1
-            elif newlines and char == "#":
-                self._comment()
-            else:
-                return
+    def _skip(self, blanks: re.Pattern[str] = _BLANKS) -> None:
+        match = blanks.match(self._text, self._at)
+        assert match is not None, "it matches nothing as well"
+        self._at = match.end()
+
+    def _expect(self, sign: str) -> None:
+        if not self._text.startswith(sign, self._at):
+            raise Lost
+        self._at += len(sign)
 
     def _header(self) -> Path:
         begin = self._at
-        array = self._text.startswith("[[", self._at)
-        self._at += 2 if array else 1
+        opening, closing = ("[[", "]]") if self._text.startswith("[[", begin) else ("[", "]")
+        self._expect(opening)
         names = self._key()
-        self._at = self._text.index("]", self._at) + (2 if array else 1)
-        path = self._entered(names[:-1]) + (names[-1],)
-        if array:
+        self._expect(closing)
+        path = (*self._entered(names[:-1]), names[-1])
+        if closing == "]]":
             number = self._counts.get(path, 0)
             self._counts[path] = number + 1
             self._found.setdefault(path, begin)
@@ -94,84 +111,116 @@ class Positions:
         return path
 
     def _note(self, path: Path, at: int) -> None:
-        for length in range(1, len(path)):
+        for length in range(1, min(len(path), DEPTH_MOST + 1)):
             self._found.setdefault(path[:length], at)
-        self._found[path] = at
+        if len(path) <= DEPTH_MOST:
+            self._found[path] = at
 
     def _key(self) -> tuple[str, ...]:
-        names = []
+        """A key with all its dotted parts, and the blanks around it."""
+        names: list[str] = []
         while True:
-            self._spaces()
-            char = self._text[self._at]
-            if char in "\"'":
-                names.append(self._string())
-            else:
-                match = _BARE.match(self._text, self._at)
-                if match is None:
-                    raise ValueError("no key")
-                names.append(match.group())
-                self._at = match.end()
-            self._spaces()
-            if self._text[self._at : self._at + 1] != ".":
+            self._skip()
+            names.append(self._name())
+            self._skip()
+            if self._peek() != ".":
                 return tuple(names)
             self._at += 1
+
+    def _name(self) -> str:
+        if self._peek() in ('"', "'"):
+            return _unquoted(self._string())
+        match = _BARE.match(self._text, self._at)
+        if match is None:
+            raise Lost
+        self._at = match.end()
+        return match.group()
 
     def _pair(self, table: Path) -> None:
         begin = self._at
         path = table + self._key()
         self._note(path, begin)
-        self._spaces()
-        if self._text[self._at] != "=":
-            raise ValueError("no value")
-        self._at += 1
-        self._spaces()
+        self._expect("=")
+        self._skip()
         self._value(path)
 
     def _value(self, path: Path) -> None:
-        char = self._text[self._at]
-        if char in "\"'":
+        char = self._peek()
+        if char in ('"', "'"):
             self._string()
         elif char == "{":
-            self._at += 1
             self._inside("}", path)
         elif char == "[":
-            self._at += 1
             self._inside("]", path)
         else:
-            while self._at < len(self._text) and self._text[self._at] not in ",]}#\r\n":
-                self._at += 1
+            match = _SCALAR.match(self._text, self._at)
+            if match is None:
+                raise Lost
+            self._at = match.end()
 
     def _inside(self, close: str, path: Path) -> None:
+        """Over an array or an inline table, the sign that opens it included."""
+        self._at += 1
         number = 0
         while True:
-            self._spaces(newlines=True)
-            char = self._text[self._at]
-            if char == close:
+            self._skip(_BLANKS_AND_LINES)
+            if self._peek() == close:
                 self._at += 1
                 return
-            if char == ",":
+            if self._peek() == ",":
                 self._at += 1
             elif close == "}":
                 self._pair(path)
             else:
-                self._found.setdefault((*path, number), self._at)
+                if len(path) < DEPTH_MOST:
+                    self._found.setdefault((*path, number), self._at)
                 self._value((*path, number))
                 number += 1
 
     def _string(self) -> str:
-        quote = next(quote for quote in _STRINGS if self._text.startswith(quote, self._at))
-        begin = self._at = self._at + len(quote)
-        while not self._text.startswith(quote, self._at):
-            if self._at >= len(self._text):
-                raise ValueError("a string does not end")
-            self._at += 2 if quote[0] == '"' and self._text[self._at] == "\\" else 1
-        while len(quote) == 3 and self._text.startswith(quote, self._at + 1):
-            self._at += 1
-        raw = self._text[begin : self._at]
-        self._at += len(quote)
-        if quote == '"' and "\\" in raw:
-            try:
-                return str(json.loads(f'"{raw}"'))
-            except ValueError:
-                return raw
-        return raw
+        """Over a string; what it is written as, quotes included."""
+        quote = next((quote for quote in _STRINGS if self._text.startswith(quote, self._at)), None)
+        match = _STRINGS[quote].match(self._text, self._at) if quote is not None else None
+        if match is None:
+            raise Lost
+        self._at = match.end()
+        return match.group()
+
+
+def _unquoted(written: str) -> str:
+    if "\\" not in written or written[0] == "'":
+        return written[1:-1]
+    return str(tomllib.loads(f"key = {written}")["key"])
+
+
+class Source:
+    """The text that a manifest was read from, asked where its rows stand. It is scanned when the first is asked for.
+
+    Where a row stands is no part of what it says, so all sources are equal.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._text = text
+        self._noted: dict[tuple[str, str], Path] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Source)
+
+    def __hash__(self) -> int:
+        return hash(Source)
+
+    def note(self, table: str, name: str, *path: str | int) -> None:
+        """Keep the path of a row that is asked for by another name, as the entries of arrays of tables are."""
+        self._noted.setdefault((table, name), path)
+
+    def line_of(self, table: str, name: str) -> int:
+        """The line of a row; of its table when there is no such row, and 1 when there is no such table."""
+        return self.positions.line(*self._noted.get((table, name), (table, name)))
+
+    @cached_property
+    def positions(self) -> Positions:
+        """Where all keys stand."""
+        return Positions(self._text)
+
+
+NOWHERE = Source()

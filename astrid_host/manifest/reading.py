@@ -7,9 +7,12 @@ traceback.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from astrid_host.errors import ManifestError
 from astrid_host.manifest import tables
@@ -18,11 +21,17 @@ from astrid_host.manifest.schema import Manifest
 from astrid_host.manifest.sheet import Sheet
 
 FILE_BYTES = 1 << 20
+DOTS_MOST = 1000  # on one line: what a key of n parts costs tomllib grows with n * n
+INTEGERS = range(-(1 << 63), 1 << 63)
 _TOML_PLACE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)$", re.DOTALL)
+_LONG_DIGITS = re.compile(r"[0-9A-Fa-f_]{16}")
 
 
 def load(path: Path) -> Manifest:
     """Read a manifest that is to be used.
+
+    Args:
+        path: of the Capsule.toml itself, not of its folder.
 
     Raises:
         ManifestError: it has errors; its `problems` are all of them, warnings included.
@@ -36,36 +45,84 @@ def load(path: Path) -> Manifest:
 def check(path: Path) -> tuple[Manifest | None, list[Problem]]:
     """Read a manifest and say everything that is wrong with it.
 
+    Args:
+        path: of the Capsule.toml itself, not of its folder.
+
     Returns:
-        The manifest as far as it can be made out (None when not even its name can), and the problems, errors first.
+        The manifest as far as it can be made out (None when not even its name and version can), and the problems: errors
+        first, each kind by line.
     """
-    try:
-        if path.stat().st_size > FILE_BYTES:
-            return None, [Problem("error", f"it is larger than {FILE_BYTES} bytes, which no manifest is", path)]
-        text = path.read_bytes().decode()
-    except OSError as error:
-        return None, [Problem("error", f"it cannot be read: {error.strerror}", path)]
-    except UnicodeDecodeError as error:
-        return None, [Problem("error", f"it is not UTF-8: {error.reason} at its byte {error.start}", path)]
-    return check_text(text, path)
+    text = read_file(path)
+    return (None, [text]) if isinstance(text, Problem) else check_text(text, path)
 
 
 def check_text(text: str, path: Path) -> tuple[Manifest | None, list[Problem]]:
     """The same for the text of a manifest that is, or would be, at `path`."""
-    try:
-        data = tomllib.loads(text.replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
-        return None, [_syntax_problem(str(error), text, path)]
-    except RecursionError:
-        return None, [Problem("error", "its values nest too deep", path)]
+    text = text.removeprefix("\ufeff")
+    data = _parse(text, path)
+    if isinstance(data, Problem):
+        return None, [data]
     sheet = Sheet(data, text, path)
+    if _LONG_DIGITS.search(text):
+        _refuse_long_integers(sheet)
     manifest = tables.read_manifest(sheet)
-    return manifest, sorted(sheet.problems, key=lambda problem: problem.severity)
+    return manifest, sheet.found()
+
+
+def read_file(path: Path) -> str | Problem:
+    """The text of a file of at most 1 MiB, or why it cannot be had."""
+    try:
+        # A pipe or a device could keep us waiting for ever, and has no size.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            kind = os.fstat(handle).st_mode
+            if not stat.S_ISREG(kind):
+                return Problem(
+                    "error", f"it is {'a folder' if stat.S_ISDIR(kind) else 'no plain file'}, not a text", path
+                )
+            raw = file.read(FILE_BYTES + 1)
+    except FileNotFoundError:
+        return Problem("error", "there is no such file", path)
+    except (OSError, ValueError) as error:
+        return Problem("error", f"it cannot be read: {getattr(error, 'strerror', None) or error}", path)
+    if len(raw) > FILE_BYTES:
+        return Problem("error", f"it is larger than {FILE_BYTES} bytes; what it has to say fits in far less", path)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].rpartition(b"\n")
+        line, column = before[0].count(b"\n") + bool(before[1]) + 1, len(before[2].decode()) + 1
+        return Problem("error", f"it is not UTF-8: {error.reason} at byte {error.start}", path, line, column)
+
+
+def _parse(text: str, path: Path) -> dict[str, Any] | Problem:
+    try:
+        if text.count(".") > DOTS_MOST:
+            for number, line in enumerate(text.split("\n"), 1):
+                if line.count(".") > DOTS_MOST:
+                    return Problem("error", f"a line has more than {DOTS_MOST} dots", path, number)
+        return tomllib.loads(text)
+    except RecursionError:
+        return Problem("error", "its values nest too deep", path)
+    except ValueError as error:  # TOMLDecodeError, and what int() says of thousands of digits
+        return _syntax_problem(str(error), text, path)
 
 
 def _syntax_problem(message: str, text: str, path: Path) -> Problem:
     found = _TOML_PLACE.match(message)
     if found is None:
-        return Problem("error", f"it is not TOML: {message}", path, text.count("\n") + 1)
+        return Problem("error", f"it is not TOML: {message}", path, text.rstrip("\n").count("\n") + 1)
     return Problem("error", f"it is not TOML: {found[1]}", path, int(found[2]), int(found[3]))
 
+
+def _refuse_long_integers(sheet: Sheet) -> None:
+    """TOML's integers have 64 bits; `tomllib` reads longer ones, which later cannot even be printed."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), sheet.data)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, int) and value not in INTEGERS:
+            sheet.error("it is not TOML: a whole number beyond 64 bits", *path)
+        elif isinstance(value, dict):
+            waiting += [((*path, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*path, number), inner) for number, inner in enumerate(value)]

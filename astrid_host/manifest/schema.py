@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from astrid_host.manifest.positions import NOWHERE, Source
 from astrid_host.manifest.versions import Requirement, Version
 
 DEFAULT_PRIORITY = 100
@@ -37,11 +38,16 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Component(msgspec.Struct, frozen=True):
-    """One `[[component]]`: `file` is the WebAssembly, relative to the capsule's folder. Only the first is loaded."""
+    """One `[[component]]`: `file` is the WebAssembly, relative to the capsule's folder. Only the first is loaded.
+
+    `hash` is the file's BLAKE3 in hexadecimal; `kind` (the field `type`) and `link` have no effect.
+    """
 
     file: str
     id: str = ""
     hash: str | None = None
+    kind: str = ""
+    link: tuple[str, ...] = ()
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -69,21 +75,28 @@ class Import(msgspec.Struct, frozen=True):
 class PublishRow(msgspec.Struct, frozen=True):
     """One row of `[publish]`: the capsule may publish where the bus matches `pattern`.
 
-    `settle` is this host's own: the kernel tells when everything that an event caused has been handled.
+    `wit` and `pin` (one of version, tag, rev, branch, path, with its value) name the schema of its events and are never
+    resolved. `settle` is this host's own: the kernel tells when everything that an event caused has been handled.
     """
 
     pattern: str
     wit: str | None = None
+    pin: tuple[str, str] | None = None
     fanout: Any = None
     settle: bool = False
-    line: int = 1
+    source: Source = NOWHERE
+
+    @property
+    def line(self) -> int:
+        """Where it stands; 1 when it was not read from a file."""
+        return self.source.line_of("publish", self.pattern)
 
 
 class SubscribeRow(msgspec.Struct, frozen=True):
     """One row of `[subscribe]`: the capsule may subscribe there, and `handler` is called for events that match.
 
     `on_error`, `reply` and `guard` are this host's own: a chain goes on after a failure of this member; what the handler
-    returns is published on a topic; the row alone does not make an event handled.
+    returns is published on a topic; the row alone does not make an event handled. `wit` and `pin` are as in `PublishRow`.
     """
 
     pattern: str
@@ -93,7 +106,14 @@ class SubscribeRow(msgspec.Struct, frozen=True):
     on_error: Literal["fail", "continue"] = "fail"
     reply: str | None = None
     guard: bool = False
-    line: int = 1
+    pin: tuple[str, str] | None = None
+    fanout: Any = None
+    source: Source = NOWHERE
+
+    @property
+    def line(self) -> int:
+        """Where it stands; 1 when it was not read from a file."""
+        return self.source.line_of("subscribe", self.pattern)
 
 
 class ToolRow(msgspec.Struct, frozen=True):
@@ -127,8 +147,24 @@ class Capabilities(msgspec.Struct, frozen=True):
         return sorted(name for name in fields if getattr(self, name))
 
 
+class OptionsFrom(msgspec.Struct, frozen=True):
+    """Where the choices for an env field come from: what `select` finds in the JSON that a GET of `http` answers.
+
+    `bearer` names the field whose value is sent as a token, `after` those that have to be filled in first.
+    """
+
+    http: str
+    bearer: str | None = None
+    select: str | None = None
+    after: tuple[str, ...] = ()
+
+
 class EnvField(msgspec.Struct, frozen=True):
-    """One field of `[env]`: a value that is configured for the capsule."""
+    """One field of `[env]`: a value that is configured for the capsule.
+
+    `type` is free text; text, secret, select, array, string and integer are known. `default` is a TOML value of any type
+    and counts only when `has_default`.
+    """
 
     type: str = "text"
     request: str | None = None
@@ -137,7 +173,7 @@ class EnvField(msgspec.Struct, frozen=True):
     has_default: bool = False
     enum_values: tuple[str, ...] = ()
     placeholder: str | None = None
-    options_from: Any = None
+    options_from: OptionsFrom | None = None
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -147,6 +183,31 @@ class Command(msgspec.Struct, frozen=True):
     description: str | None = None
     file: str | None = None
     kind: Literal["slash", "cli"] = "slash"
+
+
+class ContextFile(msgspec.Struct, frozen=True):
+    """One `[[context_file]]`."""
+
+    name: str | None = None
+    file: str | None = None
+
+
+class McpServer(msgspec.Struct, frozen=True):
+    """One `[[mcp_server]]`: a process that speaks the Model Context Protocol. `kind` is the field `type`."""
+
+    id: str | None = None
+    description: str | None = None
+    kind: str | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+
+
+class Uplink(msgspec.Struct, frozen=True):
+    """One `[[uplink]]`."""
+
+    name: str | None = None
+    platform: str | None = None
+    profile: str | None = None
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -159,7 +220,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, eq=False):
-    """A whole Capsule.toml. `lines` tells where its rows stand."""
+    """A whole Capsule.toml. `source` knows where its rows stand."""
 
     package: Package
     components: tuple[Component, ...] = ()
@@ -171,13 +232,13 @@ class Manifest(msgspec.Struct, frozen=True, eq=False):
     capabilities: Capabilities = Capabilities()
     env: Mapping[str, EnvField] = {}
     commands: tuple[Command, ...] = ()
-    context_files: tuple[Mapping[str, Any], ...] = ()
-    mcp_servers: tuple[Mapping[str, Any], ...] = ()
-    uplinks: tuple[Mapping[str, Any], ...] = ()
+    context_files: tuple[ContextFile, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
+    uplinks: tuple[Uplink, ...] = ()
     skills: tuple[Mapping[str, Any], ...] = ()
     limits: Limits = Limits()
     path: Path | None = None
-    lines: Mapping[tuple[str, str], int] = {}
+    source: Source = NOWHERE
 
     @property
     def publish_rows(self) -> tuple[str, ...]:
@@ -195,5 +256,9 @@ class Manifest(msgspec.Struct, frozen=True, eq=False):
         return tuple(row for row in self.subscribe if row.handler is not None)
 
     def line_of(self, table: str, name: str) -> int:
-        """The line on which a row of `publish`, `subscribe`, `tool`, `env` or `limits` stands; 1 when that is not known."""
-        return self.lines.get((table, name), 1)
+        """The line on which a row of `publish`, `subscribe`, `tool`, `command`, `env` or `limits` stands.
+
+        Returns:
+            Counted from 1; the table's line when it has no such row, 1 when there is no such table or no file.
+        """
+        return self.source.line_of(table, name)

@@ -1,4 +1,7 @@
-"""The tables of a Capsule.toml, one function each: what is refused, what is only said, and what comes of it."""
+"""The tables of a Capsule.toml: what is refused, what is only said, and what comes of it. (Astrid, manifest.)
+
+`[package]`, `[[component]]`, `[imports]`, `[exports]`, `[publish]`, `[subscribe]` and `[capabilities]` have modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,317 +9,145 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from astrid_host.manifest.rows import read_publish, read_subscribe, warn_of_legacy_rows
+from astrid_host.manifest.capabilities import read_capabilities
+from astrid_host.manifest.interfaces import read_exports, read_imports
+from astrid_host.manifest.legacy import warn_of_legacy_tables
+from astrid_host.manifest.package import read_components, read_package
+from astrid_host.manifest.problems import quoted, shown
+from astrid_host.manifest.rows import read_publish, read_subscribe
 from astrid_host.manifest.schema import (
-    Capabilities,
     Command,
-    Component,
+    ContextFile,
     EnvField,
-    Export,
-    Import,
     Limits,
     Manifest,
-    Package,
+    McpServer,
+    OptionsFrom,
     ToolRow,
+    Uplink,
 )
 from astrid_host.manifest.sheet import Sheet
-from astrid_host.manifest.versions import Version, parse_requirement, parse_version
-
-# What this host claims to be, for `[package] astrid-version`.
-ASTRID_VERSION = Version(0, 10, 4)
 
 TABLES = (
     "package", "component", "imports", "exports", "publish", "subscribe", "tool", "capabilities", "env", "context_file",
-    "command", "mcp_server", "uplink", "skill", "limits", "interceptor",
+    "command", "mcp_server", "uplink", "skill", "limits",
 )  # fmt: skip
-PACKAGE = (
-    "name", "version", "description", "authors", "repository", "homepage", "documentation", "license", "license-file",
-    "license_file", "readme", "keywords", "categories", "astrid-version", "astrid_version", "publish", "include", "exclude",
-    "metadata", "yields_to",
-)  # fmt: skip
-COMPONENT = ("id", "file", "entrypoint", "hash", "type", "link", "capabilities")
-CAPABILITIES = (*Capabilities.__struct_fields__, "ipc_publish", "ipc_subscribe")
 ENV = (
     "type", "request", "description", "default", "enum_values", "placeholder", "options_from", "options-from", "scope",
 )  # fmt: skip
 ENV_TYPES = ("text", "secret", "select", "array", "string", "integer")
-RESERVED_COMMANDS = frozenset("new install update list remove tree deps build check config show run help".split())
-_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+HOST_KEY = "ASTRID_SOCKET_PATH"
+DEFAULT_DEPTH = 16
+RESERVED_COMMANDS = frozenset((
+    "new", "install", "update", "list", "remove", "tree", "deps", "build", "check", "config", "show", "run", "help",
+))  # fmt: skip
 _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
-_HASH = re.compile(r"[0-9a-fA-F]{64}")
-_ADDRESS = re.compile(r"unix:.+|.+:(\*|[0-9]{1,5})")
 MEMORY_LEAST, MEMORY_MOST = 1 << 16, 4 << 30
+CONCURRENCY_MOST = 1024
 DAY_S = 86_400
 
 
 def read_manifest(sheet: Sheet) -> Manifest | None:
     """The manifest that a sheet holds; None when it has no name or version. Problems go to the sheet."""
-    data = sheet.data
-    warn_of_legacy_rows(sheet, TABLES)
-    sheet.unknown({key: None for key in data if key not in sheet.legacy}, TABLES)
-    package = _package(sheet)
-    components = _components(sheet)
+    legacy = warn_of_legacy_tables(sheet)
+    sheet.unknown({key: value for key, value in sheet.data.items() if key not in legacy}, TABLES)
+    package = read_package(sheet)
     publish = read_publish(sheet)
-    subscribe = read_subscribe(sheet)
-    imports, exports = _imports(sheet), _exports(sheet)
-    capabilities = _capabilities(sheet)
-    if capabilities.uplink and imports:
-        sheet.error("a capsule with uplink = true may not import anything", "imports", mend="remove [imports], or uplink")
-    tools = _tools(sheet)
-    manifest_parts: dict[str, Any] = {
+    parts: dict[str, Any] = {
+        "components": read_components(sheet),
+        "imports": read_imports(sheet),
+        "exports": read_exports(sheet),
+        "publish": publish,
+        "subscribe": read_subscribe(sheet, publish),
+        "tools": _tools(sheet),
+        "capabilities": read_capabilities(sheet),
         "env": _env(sheet),
         "commands": _commands(sheet),
+        "context_files": _context_files(sheet),
+        "mcp_servers": _mcp_servers(sheet),
+        "uplinks": _uplinks(sheet),
+        "skills": tuple(entry for _, entry in sheet.entries("skill")),
         "limits": _limits(sheet),
     }
-    for field, key in (
-        ("context_files", "context_file"),
-        ("mcp_servers", "mcp_server"),
-        ("uplinks", "uplink"),
-        ("skills", "skill"),
-    ):
-        manifest_parts[field] = tuple(entry for _, entry in sheet.entries(key))
-    if package is None:
-        return None
-    return Manifest(
-        package=package,
-        components=components,
-        imports=imports,
-        exports=exports,
-        publish=publish,
-        subscribe=subscribe,
-        tools=tools,
-        capabilities=capabilities,
-        path=sheet.path,
-        lines=sheet.rows,
-        **manifest_parts,
-    )
-
-
-def _package(sheet: Sheet) -> Package | None:
-    table = sheet.table(sheet.data, "package")
-    if not table:
-        sheet.error("there is no [package]", mend='[package]\nname = "my-capsule"\nversion = "0.1.0"')
-        return None
-    sheet.unknown(table, PACKAGE, "package")
-    name, version = (sheet.field(table, key, str, "package") for key in ("name", "version"))
-    for key, value in (("name", name), ("version", version)):
-        if value is None and key not in table:
-            example = "my-capsule" if key == "name" else "0.1.0"
-            sheet.error(f"[package] has no {key}", "package", mend=f'{key} = "{example}"')
-    if name is not None and not _ID.fullmatch(name):
-        sheet.error(f"the name {name!r} must consist of a-z, 0-9 and '-'", "package", "name", mend=_as_id(name))
-    if version is not None:
-        try:
-            parse_version(version)
-        except ValueError as error:
-            sheet.error(str(error), "package", "version", mend='version = "0.1.0"')
-    wanted = _astrid_version(sheet, table)
-    if name is None or version is None:
-        return None
-    texts = {key: sheet.field(table, key, str, "package") for key in
-             ("description", "repository", "homepage", "documentation", "license", "readme")}  # fmt: skip
-    lists = {key: sheet.texts(table, key, "package") for key in ("authors", "keywords", "categories", "yields_to")}
-    license_file = table.get("license-file", table.get("license_file"))
-    return Package(name, version, astrid_version=wanted, license_file=license_file, **texts, **lists)
-
-
-def _as_id(name: str) -> str:
-    return f'name = "{re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "my-capsule"}"'
-
-
-def _astrid_version(sheet: Sheet, table: dict[str, Any]) -> str | None:
-    key = "astrid-version" if "astrid-version" in table else "astrid_version"
-    wanted: str | None = sheet.field(table, key, str, "package")
-    if wanted is None:
-        return None
-    try:
-        if not parse_requirement(wanted).allows(ASTRID_VERSION):
-            sheet.error(f"it needs Astrid {wanted}; this host offers what Astrid {ASTRID_VERSION} does", "package", key)
-    except ValueError as error:
-        sheet.error(str(error), "package", key)
-    return wanted
-
-
-def _components(sheet: Sheet) -> tuple[Component, ...]:
-    found = []
-    for number, table in sheet.entries("component"):
-        where = ("component", number)
-        sheet.unknown(table, COMPONENT, *where)
-        key = "file" if "file" in table else "entrypoint"
-        file = sheet.field(table, key, str, *where)
-        if file is None:
-            if key not in table:
-                sheet.error("[[component]] has no file", *where, mend='file = "my_capsule.wasm"')
-            continue
-        digest = sheet.field(table, "hash", str, *where)
-        _check_file(sheet, file, digest, number, key)
-        found.append(Component(file, sheet.field(table, "id", str, *where) or "", digest))
-    if len(found) > 1:
-        sheet.warn("only the first [[component]] is loaded", "component", 1)
-    if not found and not sheet.data.get("component"):
-        sheet.warn("there is no [[component]], so there is nothing to run", mend='[[component]]\nfile = "my_capsule.wasm"')
-    return tuple(found)
-
-
-def _check_file(sheet: Sheet, file: str, digest: str | None, number: int, key: str) -> None:
-    """The file must be inside the capsule's folder, links resolved."""
-    folder = sheet.path.parent
-    try:
-        inside = (folder / file).resolve().is_relative_to(folder.resolve())
-        exists = (folder / file).is_file()
-    except (OSError, ValueError, RuntimeError):
-        inside = exists = False
-    if not inside:
-        sheet.error(f"the file {file!r} leads out of the capsule's folder", "component", number, key)
-    elif not exists and number == 0:
-        sheet.error(f"there is no file {file!r} beside the manifest: build the capsule first", "component", number, key)
-    if digest is not None and not _HASH.fullmatch(digest.removeprefix("blake3:")):
-        sheet.warn(f"hash {digest!r} is no BLAKE3 in hexadecimal", "component", number, "hash")
-
-
-def _pairs(sheet: Sheet, table_name: str) -> list[tuple[str, str, Any, tuple[str | int, ...]]]:
-    """The entries of [imports] or [exports], nested (`[imports.ns] iface = …`) or flat (`"ns:iface" = …`)."""
-    found = []
-    for key, value in sheet.table(sheet.data, table_name).items():
-        if ":" in key:
-            namespace, _, interface = key.partition(":")
-            found.append((namespace, interface, value, (table_name, key)))
-        elif isinstance(value, dict):
-            for interface, inner in value.items():
-                found.append((key, interface, inner, (table_name, key, interface)))
-        else:
-            mend = f'[{table_name}.astrid]\n{key} = "{value}"'
-            sheet.error(f"{key!r} names no namespace: expected \"namespace:{key}\"", table_name, key, mend=mend)
-    for namespace, interface, _, path in found:
-        for part in (namespace, interface):
-            if not _NAME.fullmatch(part):
-                sheet.error(f"{part!r} must begin with a-z and consist of a-z, 0-9 and '-'", *path)
-    return found
-
-
-def _imports(sheet: Sheet) -> tuple[Import, ...]:
-    found = []
-    for namespace, interface, value, path in _pairs(sheet, "imports"):
-        optional = False
-        text = value
-        if isinstance(value, dict):
-            sheet.unknown(value, ("version", "optional"), *path)
-            optional = sheet.field(value, "optional", bool, *path) or False
-            text = value.get("version", "*")
-        if not isinstance(text, str):
-            sheet.error(f"an import is a version requirement; found {sheet.shown(value)}", *path, mend=f'{interface} = "^1"')
-            continue
-        try:
-            found.append(Import(namespace, interface, parse_requirement(text), optional))
-        except ValueError as error:
-            sheet.error(str(error), *path)
-    return tuple(found)
-
-
-def _exports(sheet: Sheet) -> tuple[Export, ...]:
-    found = []
-    for namespace, interface, value, path in _pairs(sheet, "exports"):
-        text = value.get("version") if isinstance(value, dict) else value
-        if isinstance(value, dict):
-            sheet.unknown(value, ("version",), *path)
-        if not isinstance(text, str):
-            sheet.error(f"an export is an exact version; found {sheet.shown(value)}", *path, mend=f'{interface} = "1.0.0"')
-            continue
-        try:
-            found.append(Export(namespace, interface, parse_version(text)))
-        except ValueError as error:
-            sheet.error(str(error), *path)
-    return tuple(found)
+    if parts["capabilities"].uplink and sheet.data.get("imports"):
+        sheet.error("a capsule with uplink = true may not import anything: remove one of the two", "imports")
+    _warn_of_mcp_commands(sheet, parts["mcp_servers"], parts["capabilities"].host_process)
+    return None if package is None else Manifest(package, path=sheet.path, source=sheet.source, **parts)
 
 
 def _tools(sheet: Sheet) -> tuple[ToolRow, ...]:
-    found = []
+    found: dict[str, ToolRow] = {}
     for number, table in sheet.entries("tool"):
         where = ("tool", number)
         sheet.unknown(table, ToolRow.__struct_fields__, *where)
-        name = sheet.field(table, "name", str, *where)
-        if name is None:
-            if "name" not in table:
-                sheet.error("[[tool]] has no name", *where, mend='name = "my_tool"')
-            continue
-        sheet.note_row("tool", name, *where)
-        found.append(
-            ToolRow(
-                name,
-                sheet.field(table, "description_for_llm", str, *where),
-                sheet.field(table, "input_schema_wit", str, *where),
-                sheet.field(table, "mutable", bool, *where) or False,
-            )
-        )
-    return tuple(found)
-
-
-def _capabilities(sheet: Sheet) -> Capabilities:
-    """Those of the root and of the first component, together."""
-    merged = _capability_table(sheet, sheet.table(sheet.data, "capabilities"), "capabilities")
-    components = sheet.entries("component")
-    if components:
-        inner = sheet.table(components[0][1], "capabilities", "component", 0)
-        for key, value in _capability_table(sheet, inner, "component", 0, "capabilities").items():
-            held = merged.get(key)
-            if isinstance(value, tuple):
-                merged[key] = tuple(dict.fromkeys((*(held or ()), *value)))
-            elif key == "bind_workers":
-                merged[key] = value if held is None else held
-            else:
-                merged[key] = value or held
-    return Capabilities(**merged)
-
-
-def _capability_table(sheet: Sheet, table: dict[str, Any], *where: str | int) -> dict[str, Any]:
-    sheet.unknown(table, CAPABILITIES, *where)
-    found: dict[str, Any] = {}
-    for key in ("uplink", "allow_persistent", "allow_prompt_injection"):
-        if (flag := sheet.field(table, key, bool, *where)) is not None:
-            found[key] = flag
-    for key in ("net", "kv", "fs_read", "fs_write", "host_process", "net_bind", "net_connect", "identity"):
-        if key in table:
-            found[key] = sheet.texts(table, key, *where)
-    if (workers := sheet.number(table, "bind_workers", 1, 1 << 16, *where)) is not None:
-        found["bind_workers"] = workers
-    for key, table_name in (("ipc_publish", "publish"), ("ipc_subscribe", "subscribe")):
-        if key in table:
-            rows = "\n".join(f'"{topic}" = {{ wit = "opaque" }}' for topic in table[key]) if table[key] else ""
-            sheet.warn(f"{key} is an old form without effect", *where, key, mend=f"[{table_name}]\n{rows}")
-    for key in ("net_bind", "net_connect"):
-        for row in cast(tuple[str, ...], found.get(key, ())):
-            if not _ADDRESS.fullmatch(row):
-                sheet.warn(f"{row!r} in {key} matches nothing: expected host:port, host:* or unix:…", *where, key)
-    for row in cast(tuple[str, ...], found.get("identity", ())):
-        if row not in ("resolve", "link", "admin"):
-            sheet.warn(f"{row!r} in identity is unknown: expected resolve, link or admin", *where, "identity")
-    return found
+        name = sheet.needed(table, "name", "my_tool", *where)
+        described = [sheet.field(table, key, str, *where) for key in ("description_for_llm", "input_schema_wit")]
+        mutable = sheet.field(table, "mutable", bool, *where) or False
+        if name in found:
+            sheet.warn(f"a second [[tool]] is named {shown(name)}; the first counts", *where)
+        elif name is not None:
+            sheet.source.note("tool", name, *where)
+            found[name] = ToolRow(name, described[0], described[1], mutable)
+    return tuple(found.values())
 
 
 def _env(sheet: Sheet) -> Mapping[str, EnvField]:
     found = {}
     for key, table in sheet.table(sheet.data, "env").items():
+        where = ("env", key)
         if not isinstance(table, dict):
-            mend = f'[env]\n{key} = {{ type = "text", default = "…" }}'
-            sheet.error(f"the field {key!r} must be a table; found {sheet.shown(table)}", "env", key, mend=mend)
+            given = quoted(table) if isinstance(table, str) else shown(table)
+            mend = f'{_key(key)} = {{ type = "text", default = {given} }}'
+            sheet.error(f"the field {shown(key)} must be a table; found {shown(table)}", *where, mend=mend)
             continue
-        sheet.unknown(table, ENV, "env", key)
-        kind = sheet.field(table, "type", str, "env", key) or "text"
-        if kind not in ENV_TYPES:
-            sheet.warn(f"the type {kind!r} is unknown and taken for text: known are {', '.join(ENV_TYPES)}", "env", key, "type")
-        sheet.note_row("env", key, "env", key)
+        sheet.unknown(table, ENV, *where)
+        kind = sheet.needed(table, "type", "text", *where)
+        if kind is not None and kind not in ENV_TYPES:
+            sheet.warn(
+                f"the type {shown(kind)} is unknown and taken for text: known are {', '.join(ENV_TYPES)}",
+                *where,
+                "type",
+            )
+        if key == HOST_KEY:
+            sheet.warn(f"{HOST_KEY} is set by the host: what is declared here has no effect", *where)
+        default = table.get("default")
+        if not _is_shallow(default, DEFAULT_DEPTH):
+            sheet.error(f"default nests deeper than {DEFAULT_DEPTH}", *where, "default")
         found[key] = EnvField(
-            kind,
-            sheet.field(table, "request", str, "env", key),
-            sheet.field(table, "description", str, "env", key),
-            table.get("default"),
+            kind or "text",
+            sheet.field(table, "request", str, *where),
+            sheet.field(table, "description", str, *where),
+            default,
             "default" in table,
-            sheet.texts(table, "enum_values", "env", key),
-            sheet.field(table, "placeholder", str, "env", key),
-            table.get("options_from", table.get("options-from")),
+            sheet.texts(table, "enum_values", *where),
+            sheet.field(table, "placeholder", str, *where),
+            _options(sheet, table, *where),
         )
     return found
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quoted(name)
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    """Whether a value nests no deeper than so many levels."""
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(_is_shallow(item, depth - 1) for item in inner)
+
+
+def _options(sheet: Sheet, table: dict[str, Any], *where: str) -> OptionsFrom | None:
+    key = sheet.either(table, "options_from", "options-from", *where)
+    inner = sheet.field(table, key, dict, *where)
+    if inner is None:
+        return None
+    place = (*where, key)
+    sheet.unknown(inner, OptionsFrom.__struct_fields__, *place)
+    http = sheet.needed(inner, "http", "{base_url}/models", *place)
+    bearer, select = (sheet.field(inner, name, str, *place) for name in ("bearer", "select"))
+    return None if http is None else OptionsFrom(http, bearer, select, sheet.texts(inner, "after", *place))
 
 
 def _commands(sheet: Sheet) -> tuple[Command, ...]:
@@ -324,17 +155,60 @@ def _commands(sheet: Sheet) -> tuple[Command, ...]:
     for number, table in sheet.entries("command"):
         where = ("command", number)
         sheet.unknown(table, Command.__struct_fields__, *where)
-        name = sheet.field(table, "name", str, *where)
+        name = sheet.needed(table, "name", "my-command", *where)
         kind = sheet.word(table, "kind", ("slash", "cli"), *where) or "slash"
+        description, file = (sheet.field(table, key, str, *where) for key in ("description", "file"))
         if name is None:
-            if "name" not in table:
-                sheet.error("[[command]] has no name", *where, mend='name = "my-command"')
             continue
-        if kind == "cli" and (not _COMMAND.fullmatch(name) or name in RESERVED_COMMANDS):
-            what = "is reserved" if name in RESERVED_COMMANDS else "must begin with a-z and have 32 characters at most"
-            sheet.error(f"the name {name!r} of a cli command {what}", *where, "name")
-        description = sheet.field(table, "description", str, *where)
-        found.append(Command(name, description, sheet.field(table, "file", str, *where), cast(Any, kind)))
+        if kind == "cli" and name in RESERVED_COMMANDS:
+            sheet.error(f"the name {shown(name)} of a cli command is reserved", *where, "name")
+        elif kind == "cli" and not _COMMAND.fullmatch(name):
+            rule = "must begin with a-z, go on with a-z, 0-9 and '-', and have 32 characters at most"
+            text = f"the name {shown(name)} of a cli command {rule}"
+            sheet.error(text, *where, "name")
+        sheet.source.note("command", name, *where)
+        found.append(Command(name, description, file, cast(Any, kind)))
+    return tuple(found)
+
+
+def _context_files(sheet: Sheet) -> tuple[ContextFile, ...]:
+    found = []
+    for number, table in sheet.entries("context_file"):
+        where = ("context_file", number)
+        sheet.unknown(table, ContextFile.__struct_fields__, *where)
+        found.append(ContextFile(*(sheet.field(table, key, str, *where) for key in ContextFile.__struct_fields__)))
+    return tuple(found)
+
+
+def _mcp_servers(sheet: Sheet) -> tuple[McpServer, ...]:
+    found = []
+    for number, table in sheet.entries("mcp_server"):
+        where = ("mcp_server", number)
+        texts = ("id", "description", "type", "command")
+        sheet.unknown(table, (*texts, "args"), *where)
+        name, description, kind, command = (sheet.field(table, key, str, *where) for key in texts)
+        found.append(McpServer(name, description, kind, command, sheet.texts(table, "args", *where)))
+    return tuple(found)
+
+
+def _warn_of_mcp_commands(sheet: Sheet, servers: tuple[McpServer, ...], allowed: tuple[str, ...]) -> None:
+    for number, server in enumerate(servers):
+        where = ("mcp_server", number)
+        if server.kind != "stdio":
+            sheet.warn(
+                f"the server is not started: its type is {shown(server.kind or '')}", *where, mend='type = "stdio"'
+            )
+        elif server.command is not None and server.command not in allowed:
+            mend = f"[capabilities]\nhost_process = [{', '.join(map(quoted, (*allowed, server.command)))}]"
+            sheet.warn(f"the server's command {shown(server.command)} is not in host_process", *where, mend=mend)
+
+
+def _uplinks(sheet: Sheet) -> tuple[Uplink, ...]:
+    found = []
+    for number, table in sheet.entries("uplink"):
+        where = ("uplink", number)
+        sheet.unknown(table, Uplink.__struct_fields__, *where)
+        found.append(Uplink(*(sheet.field(table, key, str, *where) for key in Uplink.__struct_fields__)))
     return tuple(found)
 
 
@@ -343,14 +217,13 @@ def _limits(sheet: Sheet) -> Limits:
     sheet.unknown(table, Limits.__struct_fields__, "limits")
     given: dict[str, Any] = {
         "memory_bytes": sheet.number(table, "memory_bytes", MEMORY_LEAST, MEMORY_MOST, "limits"),
-        "concurrency": sheet.number(table, "concurrency", 1, 1024, "limits"),
+        "concurrency": sheet.number(table, "concurrency", 1, CONCURRENCY_MOST, "limits"),
         "on_trap": sheet.word(table, "on_trap", ("quarantine", "reload"), "limits"),
     }
     seconds = table.get("timeout_secs")
-    if seconds is not None:
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= DAY_S:
-            text = f"timeout_secs must be more than 0 and at most {DAY_S}; found {sheet.shown(seconds)}"
-            sheet.error(text, "limits", "timeout_secs")
-        else:
-            given["timeout_secs"] = float(seconds)
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= DAY_S:
+        given["timeout_secs"] = float(seconds)
+    elif seconds is not None:
+        text = f"timeout_secs must be more than 0 and at most {DAY_S} seconds; found {shown(seconds)}"
+        sheet.error(text, "limits", "timeout_secs")
     return Limits(**{key: value for key, value in given.items() if value is not None})

@@ -1,29 +1,37 @@
-"""WIT text as tokens. Comments are left out, except `///` and `/** */`, which are kept for what follows them."""
+"""WIT text as tokens. Comments are left out, except `///` and `/** */`, which are kept for what follows them.
+
+A character that belongs to no token, a name that is none and a comment without end are a `WitError`.
+(Component model, "WIT.md", "Lexical structure".)
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from astrid_host.errors import WitError
 
+# The most frequent ones first: the order decides only between `//`, `/*` and `/`.
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n]+)"
+    r"[ \t\r\n]*(?:"
+    r"(?P<id>%?[A-Za-z][A-Za-z0-9-]*)"
+    r"|(?P<sign>[:;,.{}()<>=@*_])"
     r"|(?P<line>//[^\n]*)"
-    r"|(?P<block>/\*)"
     r"|(?P<arrow>->)"
-    r"|(?P<id>%?[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*)"
-    r"|(?P<version>[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)"
+    r"|(?P<version>(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)"
+    r"(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)"
     r"|(?P<number>[0-9]+)"
-    r"|(?P<sign>[:;,.{}()<>=@/*_])"
+    r"|(?P<block>/\*)"
+    r"|(?P<slash>/)"
+    r"|(?P<end>\Z)"
+    r"|(?P<other>.))"
 )
 _COMMENT = re.compile(r"/\*|\*/")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One token: `kind` is `id`, `version`, `number`, `sign`, `arrow` or `end`."""
+class Token(NamedTuple):
+    """One token: `kind` is `id`, `version`, `number`, `sign`, `slash`, `arrow` or `end`; `at` is its offset in the text."""
 
     kind: str
     text: str
@@ -39,7 +47,7 @@ class Text:
         self.file = file
 
     def error(self, message: str, at: int) -> WitError:
-        """An error at a place in the text."""
+        """An error at an offset in the text."""
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         return WitError(message, self.file, line, column)
@@ -49,30 +57,42 @@ def tokens(source: Text) -> list[Token]:
     """All tokens, and one of kind `end`.
 
     Raises:
-        WitError: there is a character that belongs to none, or a comment does not end.
+        WitError: there is a character that belongs to none, a name that is none, or a comment that does not end.
     """
     text, at, docs = source.text, 0, list[str]()
+    match_at = _TOKEN.match
     found: list[Token] = []
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise source.error(f"unexpected character {text[at]!r}", at)
-        kind = match.lastgroup
-        assert kind is not None, "every alternative has a name"
-        end = match.end()
+    names = set[str]()
+    while True:
+        match = match_at(text, at)
+        assert match is not None, "the last alternative is any character"
+        kind = match.lastgroup or ""
+        begin, at = match.span(kind)
         if kind == "line":
-            if match.group().startswith("///"):
-                docs.append(match.group()[3:].strip())
-        elif kind == "block":
-            end = _block_end(source, at)
-            if text.startswith("/**", at) and end - at > 4:
-                docs.append(text[at + 3 : end - 2].strip())
-        elif kind != "space":
-            found.append(Token(kind, match.group(), at, "\n".join(docs)))
-            docs = []
-        at = end
-    found.append(Token("end", "the end of the text", len(text)))
-    return found
+            if text.startswith("///", begin) and not text.startswith("////", begin):
+                docs.append(text[begin + 3 : at].removeprefix(" ").rstrip())
+            continue
+        if kind == "block":
+            at = _block_end(source, begin)
+            if text.startswith("/**", begin) and at - begin > 4:
+                docs.append(text[begin + 3 : at - 2].strip())
+            continue
+        if kind == "end":
+            found.append(Token(kind, "the end of the text", begin))
+            return found
+        word = match[kind]
+        if kind == "other":
+            raise source.error(f"unexpected character {word!r}", begin)
+        if kind == "id" and word not in names:
+            if not _is_name(word):
+                raise source.error(f"{word!r} is no name: expected words of one case, joined by single '-'", begin)
+            names.add(word)
+        found.append(Token(kind, word, begin, "\n".join(docs) if docs else ""))
+        docs = []
+
+
+def _is_name(word: str) -> bool:
+    return all(part and part in (part.lower(), part.upper()) for part in word.split("-"))
 
 
 def _block_end(source: Text, begin: int) -> int:

@@ -1,6 +1,7 @@
 """The WIT packages in a folder, read when they are asked for.
 
-A package `astrid:ipc@1.0.0` stands in the file `astrid-ipc@1.0.0.wit`; what it uses of others is read with it.
+A package `astrid:ipc@1.0.0` stands in the file `astrid-ipc@1.0.0.wit`, in the folder or below it. What it uses of other
+packages is read with it. A file that cannot be read, or is not the package that its name says, is a `WitError`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from pathlib import Path
 
 from astrid_host.errors import WitError
 from astrid_host.wit.parser import parse
-from astrid_host.wit.resolve import resolve
-from astrid_host.wit.syntax import InterfaceRef, ParsedFile, UseNode
+from astrid_host.wit.resolve import Resolver, full_name, resolve
+from astrid_host.wit.syntax import ParsedFile
 from astrid_host.wit.types import Interface, Package
 
-_ID = re.compile(r"([^:/@]+):([^:/@]+)/([^:/@]+)@([0-9][0-9A-Za-z.+-]*)")
+_ID = re.compile(r"([^:/@]+:[^:/@]+)/([^:/@]+)((?:@[0-9A-Za-z.+-]+)?)")
 
 
 class Packages:
-    """The packages below one folder.
+    """The packages below one folder. Each file is read once, when something of it is first asked for.
 
     Args:
         folder: with one file for each package and version.
@@ -27,59 +28,86 @@ class Packages:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._loaded: dict[str, Package] = {}
+        self._paths: dict[str, Path] | None = None
+        self._files: dict[str, ParsedFile] = {}
+        self._resolver = Resolver()
 
     def interface(self, name: str) -> Interface | None:
-        """The interface of that id (`astrid:ipc/host@1.0.0`); None when there is no such package or interface.
+        """The interface of that id, such as `astrid:ipc/host@1.0.0`.
+
+        Args:
+            name: anything; guests choose it.
+
+        Returns:
+            None when there is no such package or interface.
 
         Raises:
-            WitError: its file cannot be read.
+            WitError: its file, or one that it needs, cannot be read.
         """
         parts = _ID.fullmatch(name)
         if parts is None:
             return None
-        namespace, package, interface, version = parts.groups()
-        found = self._package(f"{namespace}:{package}@{version}")
-        return found.interfaces.get(interface) if found is not None else None
+        self._load(parts[1] + parts[3])
+        return self._resolver.interface(name)
 
     def interfaces(self) -> list[str]:
-        """The ids of all interfaces in the folder."""
+        """The ids of all interfaces below the folder, sorted. Reads every file.
+
+        Raises:
+            WitError: one cannot be read.
+        """
+        files = [self._file(stem) for stem in self._stems()]
         return sorted(
-            interface.id
-            for package in load_packages(self._folder).values()
-            for interface in package.interfaces.values()
+            full_name(package.id, interface.name)
+            for file in files
+            for package in file.packages
+            for interface in package.interfaces
         )
 
-    def _package(self, name: str) -> Package | None:
-        if name not in self._loaded:
-            files: dict[str, ParsedFile] = {}
-            if not self._read(name, files):
-                return None
-            self._loaded.update(resolve(files.values()))
-        return self._loaded.get(name)
+    def _stems(self) -> dict[str, Path]:
+        """The files by name without `.wit`. Listing them once keeps names that guests chose away from the file system."""
+        if self._paths is None:
+            self._paths = {path.name[:-4]: path for path in wit_files(self._folder)}
+        return self._paths
 
-    def _read(self, name: str, into: dict[str, ParsedFile]) -> bool:
-        """Parse a package and, transitively, those it uses; False when there is no file for it."""
-        path = self._folder / f"{name.replace(':', '-')}.wit"
-        if name in into:
-            return True
-        if not path.is_file():
-            return False
-        into[name] = parsed = read(path)
-        for ref in _references(parsed):
-            if ref.package is not None and ref.version is not None:
-                self._read(f"{ref.package}@{ref.version}", into)
-        return True
+    def _file(self, stem: str) -> ParsedFile:
+        if stem not in self._files:
+            parsed = read(self._stems()[stem])
+            first = parsed.packages[0]
+            if _stem(first.id) != stem:
+                raise parsed.text.error(
+                    f"the package {first.id} belongs in a file named {_stem(first.id)}.wit", first.at
+                )
+            self._resolver.add(parsed)
+            self._files[stem] = parsed
+        return self._files[stem]
+
+    def _load(self, package: str) -> None:
+        """Read a package and, transitively, those it uses. What is missing is for the resolver to say."""
+        waiting, seen = [package], {package}
+        while waiting:
+            stem = _stem(waiting.pop())
+            if stem not in self._stems():
+                continue
+            for part in self._file(stem).packages:
+                needed = {ref.package for ref in part.refs() if ref.package is not None} - seen
+                seen |= needed
+                waiting += sorted(needed)
 
 
-def _references(file: ParsedFile) -> list[InterfaceRef]:
-    return [
-        item.source
-        for package in file.packages
-        for interface in package.interfaces
-        for item in interface.items
-        if isinstance(item, UseNode)
-    ]
+def _stem(package: str) -> str:
+    return package.replace(":", "-")
+
+
+def wit_files(folder: Path) -> list[Path]:
+    """The files that end in `.wit` below a folder, sorted.
+
+    Raises:
+        WitError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise WitError("expected a folder of WIT packages, and there is none", folder, 1, 1)
+    return sorted(folder.rglob("*.wit"))
 
 
 def read(path: Path) -> ParsedFile:
@@ -90,15 +118,19 @@ def read(path: Path) -> ParsedFile:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WitError(f"cannot be read: {error}", path, 1, 1) from None
+    except OSError as error:
+        raise WitError(f"cannot be read: {error.strerror or error}", path, 1, 1) from None
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode("utf-8")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise WitError(f"expected UTF-8, found the byte {error.object[error.start]:#04x}", path, line, column) from None
     return parse(text, path)
 
 
 def load_packages(folder: Path) -> Mapping[str, Package]:
-    """All packages below a folder, by id.
+    """All packages below a folder, by id, sorted; whatever its files are called.
 
     Raises:
-        WitError: a file cannot be read.
+        WitError: there is no such folder, or a file cannot be read.
     """
-    return resolve([read(path) for path in sorted(folder.rglob("*.wit"))])
+    return resolve([read(path) for path in wit_files(folder)])

@@ -2,124 +2,166 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from astrid_host.wit.lexer import Text
 
 
-@dataclass(slots=True)
-class NameRef:
-    """A type by name, or a built-in with arguments: `list<u8>` is `list` with one; `_` in a result is None."""
+@dataclass(slots=True, eq=False)
+class TypeRef:
+    """A type where it is used: declared somewhere, or built in and then perhaps with arguments.
+
+    `%string` is a declared type, `string` the built-in one. A side of a `result` that carries nothing is None.
+    """
 
     name: str
     at: int
-    args: list[NameRef | None] = field(default_factory=list)
+    built_in: bool = False
+    args: list[TypeRef | None] = field(default_factory=list)
+
+    def declared(self) -> Iterator[TypeRef]:
+        """The references to declared types in it."""
+        if not self.built_in:
+            yield self
+        for arg in self.args:
+            if arg is not None:
+                yield from arg.declared()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FieldNode:
+    """A field, parameter or typed case; `type` is None for what has none, such as the case of an enum."""
+
     name: str
-    type: NameRef | None
+    type: TypeRef | None
     at: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FunctionNode:
+    """A function; `kind` is free, constructor, method or static."""
+
     name: str
     params: list[FieldNode]
-    result: NameRef | None
+    result: TypeRef | None
     kind: str
     at: int
     docs: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TypeNode:
-    """A declared type: `kind` is record, variant, enum, flags, alias or resource."""
+    """A declared type: `kind` is record, variant, enum, flags, type (an alias) or resource."""
 
     kind: str
     name: str
     at: int
     fields: list[FieldNode] = field(default_factory=list)
-    alias: NameRef | None = None
+    alias: TypeRef | None = None
     functions: list[FunctionNode] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class InterfaceRef:
-    """An interface by name: `package` is None for one of the same package, or `ns:name` with a version or without."""
+@dataclass(slots=True, eq=False)
+class Ref:
+    """An interface or world by name: `package` is None for one of the same package, or such as `astrid:ipc@1.0.0`."""
 
     package: str | None
-    version: str | None
     name: str
     at: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class UseNode:
-    """`use interface.{a, b as c}`."""
+    """`use interface.{a, b as c}`: of each name the name there, the name here and where it stands."""
 
-    source: InterfaceRef
+    source: Ref
     names: list[tuple[str, str, int]]
 
 
 Item: TypeAlias = TypeNode | UseNode | FunctionNode
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InterfaceNode:
     name: str
     at: int
     items: list[Item]
     docs: str
 
+    def refs(self) -> Iterator[Ref]:
+        """The interfaces that it uses."""
+        return (item.source for item in self.items if isinstance(item, UseNode))
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class ExternNode:
     """An import or export of a world: a function, an interface written there, or one by name."""
 
     direction: str
     name: str
-    of: FunctionNode | InterfaceNode | InterfaceRef
+    of: FunctionNode | InterfaceNode | Ref
     at: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class IncludeNode:
-    source: InterfaceRef
-    renamed: dict[str, str]
+    """`include world with { a as b }`: of each renamed name the old, the new and where it stands."""
+
+    source: Ref
+    renamed: list[tuple[str, str, int]]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WorldNode:
     name: str
     at: int
     items: list[TypeNode | UseNode | ExternNode | IncludeNode]
     docs: str
 
+    def refs(self) -> Iterator[Ref]:
+        """The interfaces and worlds that it names."""
+        for item in self.items:
+            if isinstance(item, UseNode | IncludeNode):
+                yield item.source
+            elif isinstance(item, ExternNode):
+                if isinstance(item.of, Ref):
+                    yield item.of
+                elif isinstance(item.of, InterfaceNode):
+                    yield from item.of.refs()
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class PackageNode:
-    """A package, or the part of one that stands in one text."""
+    """A package, or the part of one that stands in one text.
 
-    name: str
-    version: str | None
+    `uses` has the names that `use a:b/c as d;` gives in that text.
+    """
+
+    id: str
     text: Text
     at: int
     interfaces: list[InterfaceNode] = field(default_factory=list)
     worlds: list[WorldNode] = field(default_factory=list)
-    uses: dict[str, InterfaceRef] = field(default_factory=dict)
+    uses: dict[str, Ref] = field(default_factory=dict)
     docs: str = ""
 
-    @property
-    def id(self) -> str:
-        return self.name if self.version is None else f"{self.name}@{self.version}"
+    def nodes(self) -> Iterator[InterfaceNode | WorldNode]:
+        """Its interfaces and worlds."""
+        yield from self.interfaces
+        yield from self.worlds
+
+    def refs(self) -> Iterator[Ref]:
+        """All interfaces and worlds that it names."""
+        yield from self.uses.values()
+        for node in self.nodes():
+            yield from node.refs()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ParsedFile:
-    """What stands in one text."""
+    """What stands in one text: its own package first, then those written in braces."""
 
     text: Text
     packages: list[PackageNode]

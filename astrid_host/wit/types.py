@@ -142,9 +142,7 @@ class Borrow:
         return f"borrow<{self.resource.name}>"
 
 
-Type: TypeAlias = (
-    Primitive | ListOf | OptionOf | ResultOf | TupleOf | Record | Variant | Enum | Flags | Own | Borrow
-)
+Type: TypeAlias = Primitive | ListOf | OptionOf | ResultOf | TupleOf | Record | Variant | Enum | Flags | Own | Borrow
 FunctionKind: TypeAlias = Literal["free", "constructor", "method", "static"]
 
 

@@ -23,9 +23,16 @@ function isInstalled(name, version) {
   return existsSync(join(HERE, folder, "package.json")) && readPackage(folder).version === version;
 }
 
-const pinned = Object.entries(readPackage(".").devDependencies);
-const linked = CAPSULES.map((folder) => [readPackage(folder).name, readPackage(folder).version]);
-if (![...pinned, ...linked].every(([name, version]) => isInstalled(name, version))) {
+for (const folder of CAPSULES) {
+  if (existsSync(join(HERE, folder, "asconfig.json"))) continue;
+  console.error(
+    `${folder} is no capsule: name a folder beside build.mjs that has an asconfig.json, such as word-tools`,
+  );
+  process.exit(2);
+}
+
+const needed = { ...readPackage(".").devDependencies, "@astrid-host/sdk": readPackage("sdk").version };
+if (!Object.entries(needed).every(([name, version]) => isInstalled(name, version))) {
   run("npm", ["install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"], ".");
 }
 

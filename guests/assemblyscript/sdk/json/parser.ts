@@ -133,6 +133,9 @@ class Parser {
     const first = ++this.at;
     let units = 0;
     while (true) {
+      const plainEnd = skipPlain(this.at, this.end);
+      units += <i32>(plainEnd - this.at);
+      this.at = plainEnd;
       if (this.at >= this.end) return this.failString("the text ends inside a string");
       const byte = load<u8>(this.at);
       if (byte == 0x22) break;
@@ -143,9 +146,6 @@ class Parser {
         this.at += width;
       } else if (byte < 0x20) {
         return this.failString("a control character in a string must be escaped");
-      } else if (byte < 0x80) {
-        units++;
-        this.at++;
       } else {
         const width = utf8Width(this.at, this.end);
         if (width == 0) return this.failString("the bytes are no UTF-8");
@@ -234,6 +234,15 @@ class Parser {
     this.fail(what);
     return null;
   }
+}
+
+/** Where the ASCII characters end that stand for themselves in a string. */
+function skipPlain(at: usize, end: usize): usize {
+  for (; at < end; at++) {
+    const byte = load<u8>(at);
+    if (byte < 0x20 || byte > 0x7f || byte == 0x22 || byte == 0x5c) break;
+  }
+  return at;
 }
 
 /** Writes checked string text as UTF-16. */

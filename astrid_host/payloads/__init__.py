@@ -1,0 +1,28 @@
+"""What stands in an event: JSON, read as the tagged `IpcPayload` union, and what a guest receives of it.
+
+A JSON object whose `type` is a known tag and whose fields fit is typed: it is written anew, `type` first, with defaults
+filled in, and without null options and fields that are not declared. Everything else is custom and passes as it is. A known
+tag with fields that do not fit is no error: the whole value is custom. `{"type":"custom","data":X}` is delivered as X, and a
+`raw_json` object without its `type`. Text that is not JSON, or nests too deep, is a `PayloadError`.
+"""
+
+from __future__ import annotations
+
+from astrid_host.payloads.envelope import NIL_SOURCE, IpcMessage, decode_frame, encode_frame, source_id
+from astrid_host.payloads.kinds import ToolCallResult, ToolExecuteRequest, ToolExecuteResult
+from astrid_host.payloads.parsing import DEPTH, Payload, from_value, parse
+
+__all__ = [
+    "DEPTH",
+    "NIL_SOURCE",
+    "IpcMessage",
+    "Payload",
+    "ToolCallResult",
+    "ToolExecuteRequest",
+    "ToolExecuteResult",
+    "decode_frame",
+    "encode_frame",
+    "from_value",
+    "parse",
+    "source_id",
+]

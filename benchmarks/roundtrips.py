@@ -1,0 +1,73 @@
+"""A whole tool call: ours through the router and a tool guest, beside an echo tool of MCP's Python SDK over stdio.
+
+Ours is two guests and four events in one process. MCP's client is in this process too, on the same trio loop; its server is
+a process of its own, as its clients start them. Its handshake is the older one, with which calls were faster.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import trio
+
+import astrid_host
+from benchmarks.measure import Spread, over_rounds, sample_async, spread
+
+TEXT = "a b\nc"
+COUNTED = '{"words":3,"characters":5,"lines":2}'
+ROUNDS = 11
+TURN_S = 0.4
+LEAST_CALLS = 50
+LIMIT_S = 60.0
+
+
+def run() -> dict[str, Spread]:
+    """Measure both.
+
+    Returns:
+        `p50_us` and `p99_us` of `ours` and `mcp`.
+
+    Raises:
+        RuntimeError: one of them gave a wrong answer.
+        trio.TooSlowError: it took more than a minute.
+        ImportError: MCP's SDK is not installed.
+    """
+    return trio.run(_measure)
+
+
+async def _measure() -> dict[str, Spread]:
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "benchmarks.echo_server"], cwd=Path(__file__).resolve().parent.parent
+    )
+    with trio.fail_after(LIMIT_S):
+        async with (
+            astrid_host.open_host(state_dir=":memory:") as host,
+            Client(stdio_client(server), mode="legacy") as mcp,
+        ):
+
+            async def ours() -> None:
+                result = await host.tools.execute("word_count", {"text": TEXT})
+                if result.is_error or result.content != COUNTED:
+                    raise RuntimeError(f"word_count answered {result.content!r}, expected {COUNTED!r}")
+
+            async def echo() -> None:
+                result = await mcp.call_tool("echo", {"text": TEXT})
+                if result.content[0].text != TEXT:
+                    raise RuntimeError(f"echo answered {result.content[0].text!r}, expected {TEXT!r}")
+
+            return await _take_turns({"ours": ours, "mcp": echo})
+
+
+async def _take_turns(peers: dict[str, Callable[[], Awaitable[None]]]) -> dict[str, Spread]:
+    rounds: dict[str, list[Spread]] = {name: [] for name in peers}
+    for call in peers.values():
+        await sample_async(call, 0.0, LEAST_CALLS)
+    for _ in range(ROUNDS):
+        for name, call in peers.items():
+            rounds[name].append(spread(await sample_async(call, TURN_S, LEAST_CALLS)))
+    return {name: over_rounds(each) for name, each in rounds.items()}

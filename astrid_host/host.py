@@ -11,6 +11,7 @@ import datetime
 import logging
 import os
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -269,7 +270,7 @@ async def open_host(
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder)))
         engine = Engine(Path(platformdirs.user_cache_dir(APPLICATION)) / "modules")
         bus = Bus()
-        async with trio.open_nursery() as nursery:
+        async with _nursery() as nursery:
             turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
             instances = Instances()
             try:
@@ -289,6 +290,20 @@ async def open_host(
                 nursery.cancel_scope.cancel()
 
 
+@contextlib.asynccontextmanager
+async def _nursery() -> AsyncGenerator[trio.Nursery]:
+    """A nursery out of which a single error comes as it is: callers shall not have to look into groups."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+        return
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) != 1:
+            raise
+        only = group.exceptions[0]
+    raise only
+
+
 def _interfaces(bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: Registry) -> Iterable[Interface]:
     return (Ipc(bus, turns), Poll(bus, turns), Kv(stores.kv), Sys(registry), Fs(roots))
 
@@ -297,7 +312,7 @@ async def _sweep(instances: Instances) -> None:
     """Close instances that have been idle for a minute."""
     while True:
         await trio.sleep(SWEEP_S)
-        instances.sweep(trio.current_time())
+        instances.sweep(time.monotonic())
 
 
 def _in_memory(state_dir: str | os.PathLike[str] | None) -> bool:

@@ -41,7 +41,12 @@ def main() -> int:
 def _part(name: str) -> Callable[[], dict[str, Any]]:
     from benchmarks import calls, roundtrips, starts
 
-    return {"call": calls.run, "roundtrip": roundtrips.run, "start": starts.run}[name]
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "call": calls.run,
+        "roundtrip": roundtrips.run,
+        "start": starts.run,
+    }
+    return parts[name]
 
 
 if __name__ == "__main__":

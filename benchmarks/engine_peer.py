@@ -45,8 +45,8 @@ class EnginePeer:
     def __init__(self) -> None:
         self.published = Published()
         self._engine = Engine(None)
-        linker = Linker(self._engine.wasmtime, _Imports(self.published))
-        self._linked = linker.prelink(self._engine.module("relay", wat(CORE)), {HOOK: EXPORTS[HOOK]})
+        self._linker = Linker(self._engine.wasmtime, _Imports(self.published))
+        self._linked = self._linker.prelink(self._engine.module("relay", wat(CORE)), {HOOK: EXPORTS[HOOK]})
         self._pool = Pool(self._linked, MEMORY_BYTES, Instances())
         self._hook = self._linked.entries[HOOK]
 

@@ -21,7 +21,8 @@ def sample(call: Callable[[], object], seconds: float, least: int) -> list[int]:
         The nanoseconds of each call.
     """
     gc.collect()
-    clock, taken = time.perf_counter_ns, []
+    clock = time.perf_counter_ns
+    taken: list[int] = []
     until = clock() + int(seconds * 1e9)
     end = 0
     while end < until or len(taken) < least:
@@ -35,7 +36,8 @@ def sample(call: Callable[[], object], seconds: float, least: int) -> list[int]:
 async def sample_async(call: Callable[[], Awaitable[object]], seconds: float, least: int) -> list[int]:
     """The same for a coroutine function; cancelled, the samples are dropped."""
     gc.collect()
-    clock, taken = time.perf_counter_ns, []
+    clock = time.perf_counter_ns
+    taken: list[int] = []
     until = clock() + int(seconds * 1e9)
     end = 0
     while end < until or len(taken) < least:

@@ -34,12 +34,11 @@ def write(results: Mapping[str, Any]) -> None:
 
 
 def show(results: Mapping[str, Any], console: Console) -> None:
-    """Print the table: a line for each figure, ours beside its peers' with ratio and goal."""
+    """Print the table: what each took, by how much ours is faster, and whether that is what it should be."""
     about = machine()
-    table = Table(
-        title=f"Python {about['python']}, wasmtime {about['wasmtime']}, {about['cpus']} CPUs: medians over rounds"
-    )
-    for heading in ("what", "p50", "p99", "ours against it", "goal"):
+    title = f"Python {about['python']}, wasmtime {about['wasmtime']}, {about['cpus']} CPUs; medians over rounds"
+    table = Table(title=title, caption="ours: by how many times faster ours is, or what it adds")
+    for heading in ("what", "p50", "p99", "ours", "goal"):
         table.add_column(heading, justify="left" if heading in ("what", "goal") else "right", no_wrap=True)
     for part, rows in (("call", _calls), ("roundtrip", _roundtrips), ("start", _starts)):
         if part in results:
@@ -52,35 +51,38 @@ def show(results: Mapping[str, Any], console: Console) -> None:
 def _calls(call: Mapping[str, Any]) -> Iterator[Row]:
     for size, component_ratio in COMPONENT_RATIOS.items():
         ours = call["ours"][size]
-        yield (f"call, {size} B: ours", *_micros(ours), "", "")
-        yield _peer(f"call, {size} B: wasmtime.component", ours, call["component"][size], component_ratio)
-        yield _peer(f"call, {size} B: Extism", ours, call["extism"][size], EXTISM_RATIO)
+        yield (f"call {size} B, ours", *_both(ours), "", "")
+        yield _peer(f"call {size} B, component", ours, call["component"][size], component_ratio)
+        yield _peer(f"call {size} B, Extism", ours, call["extism"][size], EXTISM_RATIO)
 
 
 def _roundtrips(roundtrip: Mapping[str, Any]) -> Iterator[Row]:
     ours = roundtrip["ours"]
-    yield ("tool round trip: ours", *_micros(ours), "", "")
-    yield _peer("tool round trip: MCP over stdio", ours, roundtrip["mcp"], MCP_RATIO)
+    yield ("round trip, ours", *_both(ours), "", "")
+    yield _peer("round trip, MCP stdio", ours, roundtrip["mcp"], MCP_RATIO)
 
 
 def _starts(start: Mapping[str, Any]) -> Iterator[Row]:
     imports = start["imports"]["p50_ms"]
-    yield ("start: third-party imports alone", f"{imports:.0f} ms", "", "", "")
+    yield ("start, imports alone", _time(imports * 1e3), "", "", "")
     for name, goal in (("warm", START_MS), ("cold", None)):
-        taken = start[name]["p50_ms"]
-        added = taken - imports
-        said = "" if goal is None else f"at most {goal:.0f} ms more: {_met(added <= goal)}"
-        yield (f"start: {name} cache", f"{taken:.0f} ms", "", f"{added:+.0f} ms", said)
+        added = start[name]["p50_ms"] - imports
+        said = "" if goal is None else _goal(f"<= +{goal:g} ms", added <= goal)
+        yield (f"start, {name} cache", _time(start[name]["p50_ms"] * 1e3), "", f"{added:+.1f} ms", said)
 
 
 def _peer(what: str, ours: Mapping[str, float], peer: Mapping[str, float], goal: float) -> Row:
     ratio = peer["p50_us"] / ours["p50_us"]
-    return (what, *_micros(peer), f"{ratio:,.1f} times faster", f"at least {goal:g} times: {_met(ratio >= goal)}")
+    return (what, *_both(peer), f"{ratio:,.1f} x", _goal(f">= {goal:g} x", ratio >= goal))
 
 
-def _micros(spread: Mapping[str, float]) -> tuple[str, str]:
-    return f"{spread['p50_us']:,.1f} us", f"{spread['p99_us']:,.1f} us"
+def _both(spread: Mapping[str, float]) -> tuple[str, str]:
+    return _time(spread["p50_us"]), _time(spread["p99_us"])
 
 
-def _met(yes: bool) -> str:
-    return "[green]met[/green]" if yes else "[red]not met[/red]"
+def _time(micros: float) -> str:
+    return f"{micros:.1f} us" if micros < 1000 else f"{micros / 1e3:.2f} ms"
+
+
+def _goal(said: str, met: bool) -> str:
+    return f"{said}: [green]met[/green]" if met else f"{said}: [red]not met[/red]"

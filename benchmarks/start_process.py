@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def imports() -> None:
@@ -26,16 +30,16 @@ async def host(folder: str) -> None:
     import json
 
     import astrid_host
-    from astrid_host import host as composition
+    from astrid_host.engine import Engine
 
-    engines = []
+    engines: list[Engine] = []
+    make = Engine.__init__
 
-    class Watched(composition.Engine):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)  # type: ignore[arg-type]
-            engines.append(self)
+    def watched(engine: Engine, cache: Path | None) -> None:
+        make(engine, cache)
+        engines.append(engine)
 
-    composition.Engine = Watched  # type: ignore[misc]
+    Engine.__init__ = watched  # type: ignore[method-assign, assignment]
     async with astrid_host.open_host(state_dir=folder, workspace=folder, strict=True) as opened:
         states = {name: info.state for name, info in opened.capsules.items()}
     print(json.dumps({"compiled": sum(engine.compiled for engine in engines), "capsules": states}))

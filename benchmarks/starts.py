@@ -69,7 +69,8 @@ def _open(folder: Path) -> tuple[float, dict[str, Any]]:
 
 
 def _time(folder: Path, *arguments: str) -> tuple[float, str]:
-    environment = dict(os.environ, XDG_CACHE_HOME=str(folder / "cache"))
+    environment = dict(os.environ, XDG_CACHE_HOME=str(folder / "cache"), PYTHONPYCACHEPREFIX=str(folder.parent / "pyc"))
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its sources compiled
     if sys.platform == "darwin":
         environment["HOME"] = str(folder)  # the cache is below it there
     command = [sys.executable, "-m", "benchmarks.start_process", *arguments]

@@ -89,7 +89,7 @@ class Bus:
         self, event: Event, failure: Failure, *, topic: str | None = None, published: list[str] | None = None
     ) -> None:
         """Say that an event was not handled well, or that what was tried on `topic` while handling it was refused."""
-        of = topic or event.topic
+        of = event.topic if topic is None else topic
         if event.topic.startswith(KERNEL_TOPICS):
             log.warning("a handler of %s failed: %s: %s", event.topic, failure.reason, failure.detail)
             return

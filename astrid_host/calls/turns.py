@@ -56,7 +56,7 @@ class Turns:
         self.lock = lock
         self.runnable: deque[Call | Source] = deque()
         self.live: set[Call] = set()
-        self.closed = False
+        self.closed = self._closing = False
         self._deadlines: list[tuple[float, int, Suspend]] = []
         self._ticket = itertools.count()
         self._loop = threading.get_ident()
@@ -124,7 +124,8 @@ class Turns:
             self._turning = False
         while self._told:
             self._told.popleft()()
-        if more:
+        # Whoever made work since the last look, while this still seemed to be a turn, did not ring.
+        if more or self.runnable or self._told:
             self.ring()
 
     def _run_until(self, until: float) -> bool:
@@ -152,6 +153,8 @@ class Turns:
             if call is not None:
                 self.clock.wind()
                 self.live.add(call)
+                if self._closing and call.cancelled is None:
+                    call.cancelled = GuestCancelled("the host stops")
                 return call
         return None
 
@@ -229,6 +232,7 @@ class Turns:
         """End every call, then the crew and the clock. Guests that compute are stopped at their next tick."""
         with trio.CancelScope(shield=True):
             with self.lock:
+                self._closing = True  # what is queued still ends, but no guest of it runs
                 for call in list(self.live):
                     self.cancel_locked(call, GuestCancelled("the host stops"))
             while self.live or self.runnable:

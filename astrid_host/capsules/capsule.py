@@ -73,6 +73,11 @@ class Capsule:
         """Its run loop has subscribed to what it needs. From any thread."""
         self.is_ready.set()
 
+    def count(self, reason: str) -> None:
+        """One of its calls has ended: for no reason when it ended well."""
+        self.calls += 1
+        self.traps += reason == "trap"
+
     @property
     def manifest(self) -> Manifest:
         assert self._manifest is not None, "its manifest could not be read"

@@ -13,7 +13,7 @@ from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, fail, told
 
 if TYPE_CHECKING:
-    from astrid_host.manifest import Problem
+    from astrid_host.manifest import Manifest, Problem
 
 
 def check(
@@ -27,9 +27,10 @@ def check(
         from astrid_host.cli import logs
 
         logs.set_up("pretty", logging.DEBUG if debug else logging.CRITICAL)
-        if not path.exists():
-            fail(f"{path} does not exist: name a capsule's folder, one that contains some, or a Capsule.toml", USAGE)
-        folders = [path.parent] if path.name == "Capsule.toml" else find_folders([path])
+        is_manifest = path.name == "Capsule.toml" and path.exists()
+        if not is_manifest and not path.is_dir():
+            fail(f"{path} is neither a folder nor a Capsule.toml: name a capsule's, or one that contains some", USAGE)
+        folders = [path.parent] if is_manifest else find_folders([path])
         if not folders:
             fail(f"{path} is no capsule and contains none: there is no Capsule.toml", USAGE)
         problems = [problem for folder in folders for problem in _check(folder)]
@@ -54,7 +55,20 @@ def _check(folder: Path) -> list[Problem]:
     found, problems = manifest.check(folder / "Capsule.toml")
     if found is None:
         return problems
-    return [*problems, *check_convention(found), *trio.run(probe, folder, found)]
+    has_errors = any(problem.severity == "error" for problem in problems)
+    problems = [*problems, *check_convention(found)]
+    if _has_module(folder, found) or not has_errors:  # else its errors say what is wrong with the module's file
+        problems += trio.run(probe, folder, found)
+    return sorted(problems, key=lambda problem: (problem.severity, problem.line, problem.column))
+
+
+def _has_module(folder: Path, manifest: Manifest) -> bool:
+    """Whether the first component is a file inside the folder; nothing outside is read."""
+    try:
+        path = folder / manifest.components[0].file
+        return path.is_file() and path.resolve().is_relative_to(folder.resolve())
+    except (IndexError, OSError, ValueError, RuntimeError):  # none, too long, no name at all, or links in a circle
+        return False
 
 
 def _print_json(problems: list[Problem]) -> None:

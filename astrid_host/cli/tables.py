@@ -1,7 +1,7 @@
 """Tables on stdout: as wide as the terminal, or as their content where no terminal is.
 
-Cells are plain text. What a capsule says of itself is shown as it is, without control characters, so it cannot style,
-move or clear the terminal.
+Cells are plain text on one line where there is room. What a capsule says of itself is shown without control characters, so
+it cannot style, move or clear the terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*headers, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*map(printable, row))
+        table.add_row(*(printable(" ".join(cell.split())) for cell in row))
     width = None if sys.stdout.isatty() else UNBOUNDED
     Console(width=width, markup=False, emoji=False, highlight=False).print(table)
 

@@ -91,6 +91,7 @@ class Dispatcher:
         if failure is not None and not isinstance(failure, GuestFailed):
             log.error("%s/%s: a host function failed", work.handler.receiver.id, work.handler.action, exc_info=failure)
         told = outcome(call.result, failure)
+        work.handler.receiver.count(told.reason)
         with self.bus.lock:
             queue = work.queue
             queue.running -= 1

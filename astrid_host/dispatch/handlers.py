@@ -48,6 +48,10 @@ class Receiver(Protocol):
         """What it may publish."""
         ...
 
+    def count(self, reason: str) -> None:
+        """One of its calls has ended: for no reason when it ended well."""
+        ...
+
 
 class Handler:
     """One `[subscribe]` row with a handler.

@@ -106,7 +106,7 @@ class Linker:
             raise ImportsMissing(
                 f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing
             )
-        return Prelinked(self._engine, self._linker, module, entries, waits)
+        return Prelinked(self._engine, self._linker, module, entries, waits, self._keep)
 
     def _define(self, key: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], bool] | None:
         if key[0] == "env":

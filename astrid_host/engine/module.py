@@ -57,9 +57,10 @@ class Prelinked:
     Args:
         entries: the exports that may be called, by name; those it does not export are left out.
         waits: whether it imports a function that may suspend it.
+        callbacks: what its imports call; kept, because nothing else may.
 
     Raises:
-        ModuleRefused: it exports no memory, or an entry with another signature.
+        ModuleRefused: it exports no memory, or an entry, its post-return function or `cabi_realloc` with another signature.
     """
 
     __slots__ = ("_keep", "_pre", "engine_at", "entries", "name", "pre_at", "waits")
@@ -71,6 +72,7 @@ class Prelinked:
         module: Module,
         entries: Mapping[str, Function],
         waits: bool,
+        callbacks: object,
     ) -> None:
         self.name = module.name
         self.waits = waits
@@ -79,10 +81,12 @@ class Prelinked:
             raise ModuleRefused(f"{module.name} exports no memory named 'memory'")
         for name, function in (("_initialize", Function("_initialize", (), None)), *entries.items()):
             module.check(name, function)
+            self._check_inner(module, f"cabi_post_{name}", (compile_export(function).signature.results, ()))
+        self._check_inner(module, "cabi_realloc", (("i32",) * 4, ("i32",)))
         self.entries = {
             name: Entry(name, compile_export(function)) for name, function in entries.items() if name in module.exports
         }
-        self._keep = (engine, linker, module)
+        self._keep = (engine, linker, module, callbacks)
         pre: Any = ctypes.POINTER(native.wasmtime_instance_pre_t)()
         error = native.PRELINK(
             native.address(linker.ptr()), native.address(module.compiled.ptr()), ctypes.addressof(pre)
@@ -92,6 +96,15 @@ class Prelinked:
         self._pre = pre
         self.pre_at = native.address(pre)
         self.engine_at = native.address(engine.ptr())
+
+    def _check_inner(self, module: Module, name: str, wanted: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+        """These are called unchecked, on buffers of just that size: any other signature would write outside them."""
+        export = module.exports.get(name)
+        if export is not None and (export.kind, export.params, export.results) != ("func", *wanted):
+            raise ModuleRefused(
+                f"{module.name} exports {name} as {export.describe()}, but the canonical ABI's is "
+                f"({', '.join(wanted[0])}) -> ({', '.join(wanted[1])})"
+            )
 
     def new(self, memory_bytes: int) -> Instance:
         """A store for one instance; its first activation instantiates it."""

@@ -72,17 +72,14 @@ def check_text(text: str, path: Path) -> tuple[Manifest | None, list[Problem]]:
 def read_file(path: Path) -> str | Problem:
     """The text of a file of at most 1 MiB, or why it cannot be had."""
     try:
-        # A pipe or a device could keep us waiting for ever, and has no size.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            kind = os.fstat(handle).st_mode
-            if not stat.S_ISREG(kind):
-                return Problem(
-                    "error", f"it is {'a folder' if stat.S_ISDIR(kind) else 'no plain file'}, not a text", path
-                )
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Problem("error", "it is no plain file", path)
             raw = file.read(FILE_BYTES + 1)
     except FileNotFoundError:
         return Problem("error", "there is no such file", path)
+    except IsADirectoryError:
+        return Problem("error", "it is a folder, not a file", path)
     except (OSError, ValueError) as error:
         return Problem("error", f"it cannot be read: {getattr(error, 'strerror', None) or error}", path)
     if len(raw) > FILE_BYTES:
@@ -93,6 +90,11 @@ def read_file(path: Path) -> str | Problem:
         before = raw[: error.start].rpartition(b"\n")
         line, column = before[0].count(b"\n") + bool(before[1]) + 1, len(before[2].decode()) + 1
         return Problem("error", f"it is not UTF-8: {error.reason} at byte {error.start}", path, line, column)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe or a device could keep us waiting for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _parse(text: str, path: Path) -> dict[str, Any] | Problem:

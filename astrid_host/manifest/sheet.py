@@ -123,6 +123,9 @@ class Sheet:
         for key in table:
             if key in known:
                 continue
+            if self._counts["warning"] >= PROBLEMS_MOST:  # looking for near names costs more than all the rest
+                self._counts["warning"] += 1
+                continue
             free = [name for name in known if name not in table]
             near = difflib.get_close_matches(key, free, 1, 0.6) if len(key) <= NAME_CHARACTERS else []
             hint = f": did you mean {near[0]}?" if near else ", which has no effect"

@@ -45,7 +45,7 @@ class Packages:
             WitError: its file, or one that it needs, cannot be read.
         """
         parts = _ID.fullmatch(name)
-        if parts is None:
+        if parts is None or _stem(parts[1] + parts[3]) not in self._stems():
             return None
         self._load(parts[1] + parts[3])
         return self._resolver.interface(name)
@@ -56,11 +56,11 @@ class Packages:
         Raises:
             WitError: one cannot be read.
         """
-        files = [self._file(stem) for stem in self._stems()]
         return sorted(
             full_name(package.id, interface.name)
-            for file in files
-            for package in file.packages
+            for stem in self._stems()
+            for package in self._file(stem).packages
+            if _stem(package.id) == stem
             for interface in package.interfaces
         )
 

@@ -7,6 +7,7 @@ A name that is unknown or declared twice, and an interface or world that uses it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import cast
 
 from astrid_host.errors import WitError
@@ -217,7 +218,8 @@ class Resolver:
         for into, found in ((sides["import"], world.imports), (sides["export"], world.exports)):
             for key, extern in found.items():
                 name = renamed.get(key, key)
-                if into.setdefault(name, extern) is not extern:
+                made = replace(extern, name=name) if isinstance(extern, Function) else extern
+                if into.setdefault(name, made) != made:
                     message = f"{name!r} of {world.name} is declared here already: rename it, 'with {{ {key} as … }}'"
                     raise part.text.error(message, item.source.at)
 

@@ -63,7 +63,9 @@ def test_a_typical_manifest_loads_in_a_few_milliseconds_at_most(tmp_path: Path) 
 def test_both_forms_of_imports_and_exports_mean_the_same(tmp_path: Path) -> None:
     head = '[package]\nname = "x"\nversion = "1.0.0"\n'
     flat = '[imports]\n"astrid:llm" = "^1.0"\n"b:c" = { version = "1", optional = true }\n[exports]\n"d:e" = "1.2.3"\n'
-    nested = '[imports.astrid]\nllm = { version = "^1.0" }\n[imports.b]\nc = { version = "1", optional = true }\n[exports]\n'
+    nested = (
+        '[imports.astrid]\nllm = { version = "^1.0" }\n[imports.b]\nc = { version = "1", optional = true }\n[exports]\n'
+    )
     nested += 'd = { e = { version = "1.2.3" } }\n'
     one, other = (check_text(head + text, tmp_path / "Capsule.toml")[0] for text in (flat, nested))
     assert one is not None
@@ -124,7 +126,12 @@ def test_every_table_is_read(tmp_path: Path) -> None:
 def test_what_a_manifest_does_not_say_has_its_default(tmp_path: Path) -> None:
     manifest = load(folder_of(tmp_path, "aos-router.toml"))
     limits = manifest.limits
-    assert (limits.memory_bytes, limits.timeout_secs, limits.concurrency, limits.on_trap) == (64 << 20, 300, 1, "quarantine")
+    assert (limits.memory_bytes, limits.timeout_secs, limits.concurrency, limits.on_trap) == (
+        64 << 20,
+        300,
+        1,
+        "quarantine",
+    )
     assert manifest.capabilities.names() == []
     assert manifest.subscribe[0].reply is None
 
@@ -169,7 +176,7 @@ def one_problem(path: Path) -> tuple[str, int, int]:
 def test_what_is_no_text_is_one_problem_and_no_traceback(tmp_path: Path) -> None:
     path = tmp_path / "Capsule.toml"
     assert one_problem(path)[0] == "there is no such file"
-    assert one_problem(tmp_path)[0] == "it is a folder, not a text"
+    assert one_problem(tmp_path)[0] == "it is a folder, not a file"
     assert "cannot be read" in one_problem(tmp_path / "a\0b")[0]
     path.write_bytes(b'[package]\nname = "\xc3\xa4\xff"\n')
     assert one_problem(path) == ("it is not UTF-8: invalid start byte at byte 20", 2, 10)
@@ -177,7 +184,7 @@ def test_what_is_no_text_is_one_problem_and_no_traceback(tmp_path: Path) -> None
     assert "larger than 1048576 bytes" in one_problem(path)[0]
     path.unlink()
     os.mkfifo(path)
-    assert one_problem(path)[0] == "it is no plain file, not a text"
+    assert one_problem(path)[0] == "it is no plain file"
     path.unlink()
     path.symlink_to(path)
     assert "cannot be read" in one_problem(path)[0]
@@ -185,7 +192,12 @@ def test_what_is_no_text_is_one_problem_and_no_traceback(tmp_path: Path) -> None
 
 def test_a_text_that_is_no_toml_is_told_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "Capsule.toml"
-    for text, line, column in (("a = \n", 1, 5), ("[package]\nname = 'x\n", 2, 10), ("[a]\n[a]\n", 2, 3), ("x = [1\n", 1, 1)):
+    for text, line, column in (
+        ("a = \n", 1, 5),
+        ("[package]\nname = 1x\n", 2, 9),
+        ("[a]\n[a]\n", 2, 3),
+        ("x = [1\n", 1, 1),
+    ):
         path.write_text(text)
         message, *place = one_problem(path)
         assert message.startswith("it is not TOML: ")
@@ -207,7 +219,16 @@ def test_a_text_that_is_no_toml_is_told_with_its_place(tmp_path: Path) -> None:
         ("[subscribe]\n" + "".join(f"\n{number} = {number}" for number in range(3_000)), "2801 more errors"),
         ("[[component]]\nfile = '../x.wasm'\n" + "".join(f"\nx{number} = 1" for number in range(3_000)), "leads out"),
     ],
-    ids=["brackets", "digits", "dots", "hexadecimal", "default", "unknown keys", "rows", "an error after many warnings"],
+    ids=[
+        "brackets",
+        "digits",
+        "dots",
+        "hexadecimal",
+        "default",
+        "unknown keys",
+        "rows",
+        "an error after many warnings",
+    ],
 )
 def test_a_hostile_text_is_refused_quickly(tmp_path: Path, text: str, said: str) -> None:
     begin = time.perf_counter()
@@ -219,7 +240,9 @@ def test_a_hostile_text_is_refused_quickly(tmp_path: Path, text: str, said: str)
 
 
 def test_what_is_shown_holds_no_control_characters(tmp_path: Path) -> None:
-    text = '[package]\nname = "\\u001b[31m"\n"\\u001b]0;x\\u0007" = 1\n[publish]\n"a..\\u202e\\U000e0001" = "x"\nb = 1\n'
+    text = (
+        '[package]\nname = "\\u001b[31m"\n"\\u001b]0;x\\u0007" = 1\n[publish]\n"a..\\u202e\\U000e0001" = "x"\nb = 1\n'
+    )
     text += '[subscribe]\n"c\\u001b.d" = { wit = "x", reply = "\\u001b.x" }\n'
     _, problems = check_text(text, tmp_path / "Capsule.toml")
     assert len(problems) > 5

@@ -7,8 +7,13 @@ from functools import partial
 
 import pytest
 import trio
+from hypothesis import HealthCheck, settings
 
 BOUND_S = 60
+
+# Machines that run CI are shared: how long one example takes says nothing.
+settings.register_profile("host", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("host")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -177,6 +177,8 @@ def read_outline(data: bytes) -> Outline:
     }
     for number, reader in sections(data):
         if number == 0:
+            if len(outline.customs) == ENTRIES:
+                raise reader.fail(f"it has more than {ENTRIES} custom sections")
             outline.customs.append(reader.name())
         elif number in readers:
             readers[number](outline, reader)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, CoreExport, CoreImport, Outline, read_outline, sections
 from astrid_host.errors import ModuleRefused
 
-DEPTH = 8
+DEPTH, MODULES = 8, 1_000
 ENTRIES = ("astrid-hook-trigger", "run")
 _ADVICE = "build the capsule with an Astrid SDK for wasm32-unknown-unknown"
 _CORE_MODULE, _COMPONENT = 1, 4
@@ -69,7 +69,11 @@ def core_module(wasm: bytes) -> CoreModule:
             f"it is WebAssembly of version {version.hex(' ')}: expected a core module ({CORE.hex(' ')}) or a component "
             f"({COMPONENT.hex(' ')})"
         )
-    inner = [CoreModule(module, True, read_outline(module)) for module in _modules(wasm, 8, len(wasm), 0)]
+    inner: list[CoreModule] = []
+    for module in _modules(wasm, 8, len(wasm), 0):
+        if len(inner) == MODULES:
+            raise ModuleRefused(f"the component has more than {MODULES} core modules: it is not a capsule; {_ADVICE}")
+        inner.append(CoreModule(module, True, read_outline(module)))
     found = [module for module in inner if _is_main(module)]
     if len(found) == 1:
         return found[0]

@@ -20,6 +20,7 @@ from astrid_host.errors import ModuleRefused
 
 NAMES = ("run", "astrid-install", "astrid-upgrade")
 DEPTH = 64
+BYTES = 1 << 20  # of code that is looked at before it is found too much
 
 
 class ExportKind(enum.Enum):
@@ -49,6 +50,7 @@ class _Calls:
         self._quiet: dict[int, bool] = {}
         self._begins: dict[int, bool] = {}
         self._surveys: dict[int, Survey | None] = {}
+        self._left = BYTES
 
     def kind(self, index: int) -> ExportKind:
         if self._is_quiet(index, 0):
@@ -56,14 +58,16 @@ class _Calls:
         return ExportKind.REAL if self._begins_with_import(index, 0) else ExportKind.UNSURE
 
     def _survey(self, index: int) -> Survey | None:
-        """None for a function whose code has instructions that are not known."""
+        """None for a function whose code is too much to look at, or has instructions that are not known."""
         if index not in self._surveys:
             outline = self._core.outline
             body = index - outline.imported_functions
             if body >= len(outline.bodies):
                 raise ModuleRefused(f"malformed WebAssembly: there is no code for the function {index}")
+            begin, end = outline.bodies[body]
+            self._left -= end - begin
             try:
-                self._surveys[index] = survey(Reader(self._core.wasm, *outline.bodies[body]))
+                self._surveys[index] = survey(Reader(self._core.wasm, begin, end)) if self._left >= 0 else None
             except UnknownInstruction:
                 self._surveys[index] = None
         return self._surveys[index]

@@ -38,7 +38,7 @@ def warn_of_legacy_tables(sheet: Sheet) -> set[str]:
 def warn_of_legacy_capabilities(sheet: Sheet, table: dict[str, Any], *where: str | int) -> None:
     """Tell of `ipc_publish` and `ipc_subscribe`, which allow nothing any more."""
     for key, name in IPC.items():
-        if key not in table:
+        if sheet.field(table, key, list, *where) is None:
             continue
         topics = sheet.texts(table, key, *where)
         mend = _mend(name, [row_as_toml(topic) for topic in topics])

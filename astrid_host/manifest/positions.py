@@ -190,7 +190,10 @@ class Positions:
 def _unquoted(written: str) -> str:
     if "\\" not in written or written[0] == "'":
         return written[1:-1]
-    return str(tomllib.loads(f"key = {written}")["key"])
+    try:
+        return str(tomllib.loads(f"key = {written}")["key"])
+    except ValueError:
+        raise Lost from None
 
 
 class Source:

@@ -33,7 +33,7 @@ def write(manifest: Manifest, path: Path) -> None:
 
 
 def dump(manifest: Manifest) -> str:
-    """A manifest as TOML; what has its default is left out. A row without wit gets `opaque`: a row needs one."""
+    """A manifest as TOML; what has its default is left out. A row that says nothing gets `wit = "opaque"`: it needs one."""
     parts = [
         _section("package", _changed(manifest.package, Package("", ""))),
         *(_entry("component", _given(component)) for component in manifest.components),
@@ -112,12 +112,12 @@ def _publish(row: PublishRow) -> dict[str, Any]:
     fields = _reference(row)
     if row.settle:
         fields["settle"] = True
-    return fields
+    return fields or {"wit": "opaque"}
 
 
 def _reference(row: PublishRow | SubscribeRow) -> dict[str, Any]:
     """A row's schema and fan-out."""
-    fields: dict[str, Any] = {"wit": "opaque" if row.wit is None else row.wit}
+    fields: dict[str, Any] = {} if row.wit is None else {"wit": row.wit}
     if row.pin is not None:
         fields[row.pin[0]] = row.pin[1]
     if row.fanout is not None:
@@ -128,7 +128,7 @@ def _reference(row: PublishRow | SubscribeRow) -> dict[str, Any]:
 def _subscribe(row: SubscribeRow) -> dict[str, Any]:
     fields = _reference(row)
     if row.handler is None:
-        return fields
+        return fields or {"wit": "opaque"}
     fields["handler"] = row.handler
     if row.priority != DEFAULT_PRIORITY:
         fields["priority"] = row.priority

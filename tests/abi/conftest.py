@@ -68,7 +68,9 @@ class BytesGuest:
 
 
 NAMES = st.lists(
-    st.sampled_from(("a", "b-c", "from", "class", "x1", "of-a-thing", "self", "return", "value", "case", "guest", "view")),
+    st.sampled_from(
+        ("a", "b-c", "from", "class", "x1", "of-a-thing", "self", "return", "value", "case", "guest", "view")
+    ),
     min_size=1,
     max_size=5,
     unique=True,
@@ -111,6 +113,9 @@ def types(draw: st.DrawFn, depth: int = 3, most_flags: int = 70, most_cases: int
     return wit.Variant("some-variant", tuple(wit.Case(name, maybe()) for name in names))
 
 
+SCALARS = st.characters(exclude_categories=["Cs"])
+
+
 def integers_of(name: str) -> st.SearchStrategy[int]:
     bits = int(name[1:])
     low, high = (0, (1 << bits) - 1) if name[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
@@ -131,9 +136,9 @@ def _values(kind: wit.Type) -> st.SearchStrategy[Any]:
         case wit.Primitive("f64"):
             return st.floats()
         case wit.Primitive("char"):
-            return st.characters(exclude_categories=("Cs",))
+            return SCALARS
         case wit.Primitive("string"):
-            return st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+            return st.text(SCALARS, max_size=12)
         case wit.Primitive(name):
             return integers_of(name)
         case wit.ListOf(wit.Primitive("u8")):

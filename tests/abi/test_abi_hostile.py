@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,16 @@ def test_any_core_values_over_any_memory_are_lifted_or_are_a_fault(
     assert guest.memory == before
 
 
+@contextmanager
+def refused(path: str) -> Generator[None]:
+    """Nothing is raised, or a refusal that begins with the path of what was wrong."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not str(error).startswith(path):
+            raise
+
+
 class Hollow:
     """Has every attribute, and in it nothing useful."""
 
@@ -113,10 +124,8 @@ def test_any_host_value_is_lowered_or_is_refused(data: st.DataObject, bytes_gues
     kind = data.draw(wit_types(most_cases=5))
     value = data.draw(JUNK)
     guest = bytes_guest()
-    try:
+    with refused("f: p0"):
         lower(guest, kind, value)
-    except (TypeError, ValueError) as error:
-        assert str(error).startswith("f: p0"), error
     assert guest.stray() == []
 
 
@@ -127,18 +136,16 @@ def test_any_host_result_is_lowered_or_is_refused(data: st.DataObject, bytes_gue
     called, guest = function([], kind), bytes_guest()
     code = compile_import(called)
     args = (guest.reserve(alignment(kind), size(kind)),) if spills_result(called) else ()
-    try:
+    with refused("f: result"):
         code.lower_result(guest, args, data.draw(JUNK))
-    except (TypeError, ValueError) as error:
-        assert str(error).startswith("f: result"), error
-    try:
+    with refused("f"):
         code.lower_error(guest, args, data.draw(JUNK), data.draw(JUNK))
-    except (TypeError, ValueError) as error:
-        assert str(error).startswith("f"), error
     assert guest.stray(*((at, size(kind)) for at in args)) == []
 
 
-@pytest.mark.parametrize(("at", "length"), [(PAGE, 1), (PAGE - 3, 4), (0, PAGE + 1), (0xFFFFFFFF, 0xFFFFFFFF), (PAGE + 1, 0)])
+@pytest.mark.parametrize(
+    ("at", "length"), [(PAGE, 1), (PAGE - 3, 4), (0, PAGE + 1), (0xFFFFFFFF, 0xFFFFFFFF), (PAGE + 1, 0)]
+)
 @pytest.mark.parametrize("kind", [TEXT, wit.ListOf(U8), wit.ListOf(wit.TupleOf((U8,)))], ids=str)
 def test_what_is_not_in_memory_is_not_read(bytes_guest: Make, kind: wit.Type, at: int, length: int) -> None:
     with pytest.raises(GuestFault, match="not in the guest's memory of 65536 bytes"):
@@ -170,7 +177,8 @@ def test_a_char_is_a_scalar_value(bytes_guest: Make, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [wit.Enum("e", ("a", "b")), wit.OptionOf(U8), wit.ResultOf(None, None), wit.Variant("v", (wit.Case("a", U8),))]
+    "kind",
+    [wit.Enum("e", ("a", "b")), wit.OptionOf(U8), wit.ResultOf(None, None), wit.Variant("v", (wit.Case("a", U8),))],
 )
 def test_a_discriminant_beyond_the_cases_is_a_fault(bytes_guest: Make, kind: wit.Type) -> None:
     width = len(compile_import(function([kind], None)).signature.params)
@@ -321,7 +329,11 @@ GOOD = SimpleNamespace(topic="t", seq=1)
     ("envelope", "error", "message"),
     [
         ([GOOD, SimpleNamespace(topic=3, seq=1)], TypeError, "messages[1].topic must be a str for string; given int 3"),
-        ([SimpleNamespace(topic="t", seq=-1)], ValueError, "messages[0].seq must be 0 to 18446744073709551615 for u64; given int -1"),
+        (
+            [SimpleNamespace(topic="t", seq=-1)],
+            ValueError,
+            "messages[0].seq must be 0 to 18446744073709551615 for u64; given int -1",
+        ),
         ([SimpleNamespace(topic="t", seq=True)], TypeError, "messages[0].seq must be an int for u64; given bool True"),
         ([SimpleNamespace(topic="\ud800", seq=1)], ValueError, "messages[0].topic has a lone surrogate at 0"),
         ([GOOD, None], TypeError, "messages[1] must have the attributes of message (topic, seq); given NoneType None"),

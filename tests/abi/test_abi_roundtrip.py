@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astrid_host.abi import Err, Ok, Variant, compile_export, compile_import
+from astrid_host.abi import Err, Ok, Some, Variant, compile_export, compile_import
 from astrid_host.abi.layout import alignment, flatten, size, spills_params, spills_result
 from astrid_host.wit import types as wit
 
@@ -148,7 +148,9 @@ def test_narrow_integers_ignore_what_stands_above_their_bits(bytes_guest: Make) 
 
 
 def test_a_record_has_its_fields_as_attributes_and_keywords_with_an_underscore(bytes_guest: Make) -> None:
-    record = wit.Record("my-record", (wit.Field("source-id", wit.Primitive("u8")), wit.Field("from", wit.Primitive("u8"))))
+    record = wit.Record(
+        "my-record", (wit.Field("source-id", wit.Primitive("u8")), wit.Field("from", wit.Primitive("u8")))
+    )
     (lifted,) = compile_import(function([record], None)).lift_params(bytes_guest(), (1, 2))
     assert (lifted.source_id, lifted.from_) == (1, 2)
     assert repr(lifted) == "MyRecord(source_id=1, from_=2)"
@@ -178,7 +180,8 @@ def test_what_a_post_return_is_called_with_is_what_the_function_returned(data: s
 
 def test_equal_values_are_equal_and_say_what_they_are() -> None:
     assert Variant("a") == Variant("a", None) != Variant("a", 1)
-    assert Ok(1) == Ok(1) != Err(1)
+    assert Ok(1) == Ok(1)
+    assert all(Ok(1) != other for other in (Err(1), Some(1), 1))
     assert repr(Variant("a", 1)) == "Variant(case='a', value=1)"
     assert len({Ok(1), Ok(1), Err(1)}) == 2
     assert flatten(wit.TupleOf(())) == ()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from guests_in_wat import (
     FAILED,
     Guest,
@@ -91,14 +90,14 @@ async def test_a_subscription_receives_but_an_observer_does_not(tmp_path: Path) 
 async def test_an_event_that_only_guards_match_is_reported_and_they_do_not_run(tmp_path: Path) -> None:
     says(tmp_path, "guard", row(guard=True))
     async with hosted(tmp_path) as host:
-        assert [what for what, _ in await heard(host)] == ["no-handler"]
+        assert [what for what, _ in await heard(host, 1, 0, 1)] == ["no-handler"]
 
 
 async def test_a_guard_goes_before_what_it_guards(tmp_path: Path) -> None:
     ends(tmp_path, "guard", row(1, guard=True), "deny", "not today")
     says(tmp_path, "one", row())
     async with hosted(tmp_path) as host:
-        said, (reason, report) = await heard(host, 5, 0, 1, 1, 1)
+        said, (reason, report) = await heard(host, 5, 1, 1)
         assert said == ("guard", 5)
         assert (reason, report["detail"], report["capsule"]) == ("deny", "not today", "guard")
 
@@ -246,15 +245,8 @@ async def test_a_sixty_fifth_entering_event_is_dropped_and_reported(tmp_path: Pa
         assert [report["payload"] for report in reports] == list(range(64, 100))
         assert {(report["capsule"], report["handlers"], report["done"]) for report in reports} == {("one", 1, 0)}
         assert [(await next_of(said)).payload for _ in range(64)] == list(range(64))
-        await host_is_quiet(host)
-        with pytest.raises(trio.TooSlowError), trio.fail_after(0):
-            await anext(failed)
-
-
-async def host_is_quiet(host: Host) -> None:
-    async with host.subscribe("quiet.now") as events:
-        host.publish("quiet.now", 1)
-        await next_of(events)
+        host.publish("no.body", 1)
+        assert (await next_of(failed)).payload["topic"] == "no.body"
 
 
 async def test_a_full_queue_is_full_for_its_principal_only(tmp_path: Path) -> None:
@@ -300,10 +292,9 @@ async def test_publishing_from_many_threads_loses_nothing(tmp_path: Path) -> Non
 
 async def test_publishing_on_the_loops_thread_is_handled_before_it_returns(tmp_path: Path) -> None:
     good(tmp_path)
-    async with hosted(tmp_path) as host, host.subscribe("good.said") as said:
+    async with hosted(tmp_path) as host:
         host.publish("good.ask", 1)
-        with trio.fail_after(0.0001):
-            assert (await anext(said)).payload == 1
+        assert host.capsules["good"].calls == 1
 
 
 @pytest.mark.parametrize("topic", ["", "a..b", ".a", "a.b.c.d.e.f.g.h.i", "x" * 257])

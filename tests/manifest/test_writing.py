@@ -63,7 +63,7 @@ def test_rows_are_written_a_line_each(tmp_path: Path) -> None:
     write(manifest, path)
     assert path.read_text() == (
         '[package]\nname = "x"\nversion = "1.0.0"\n\n[publish]\n"a.b" = { wit = "opaque" }\n\n'
-        '[subscribe]\n"c.*" = { wit = "opaque", handler = "on_c", priority = 5 }\n'
+        '[subscribe]\n"c.*" = { handler = "on_c", priority = 5 }\n'
     )
     assert load(path).handlers[0].handler == "on_c"
 
@@ -149,7 +149,7 @@ manifests = st.builds(
         st.none() | st.integers(0, 9),
         lists,
         st.booleans(),
-    ),  # fmt: skip
+    ),
     env=st.dictionaries(text, env_fields(), max_size=3),
     commands=by("name", st.builds(Command, text, some, some)),
     context_files=by("name", st.builds(ContextFile, some, some)),

@@ -19,7 +19,8 @@ from pathlib import Path
 
 TARGET = "wasm32-unknown-unknown"
 OLDEST = (1, 94)  # what astrid-sdk needs
-DEBIAN_PACKAGES = ("rustc-web", "cargo-web", "rust-web-src", "lld-22")
+# rust-web-llvm has only the link by which rustc finds lld-22.
+DEBIAN_PACKAGES = ("rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "lld-22")
 DEBIAN_LINTERS = ("rust-web-clippy", "rustfmt-web")
 RUSTUP_TIMEOUT_S = 180
 APT_TIMEOUT_S = 1200

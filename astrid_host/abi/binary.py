@@ -8,8 +8,9 @@ small multiple of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from astrid_host.errors import ModuleRefused
 
@@ -94,8 +95,7 @@ class Reader:
         return count
 
 
-@dataclass(frozen=True, slots=True)
-class CoreImport:
+class CoreImport(msgspec.Struct, frozen=True):
     """One import of a core module.
 
     `params` and `results` are core types when it is a function; `pages` are the limits of a memory, in units of 64 KiB.
@@ -113,8 +113,7 @@ class CoreImport:
         return _describe(self)
 
 
-@dataclass(frozen=True, slots=True)
-class CoreExport:
+class CoreExport(msgspec.Struct, frozen=True):
     """One export of a core module; `index` counts imports of its kind too. The rest is as in `CoreImport`."""
 
     name: str
@@ -138,18 +137,17 @@ def _describe(of: CoreImport | CoreExport) -> str:
     return f"memory of {least * 64} KiB, {'no maximum' if most is None else f'at most {most * 64} KiB'}"
 
 
-@dataclass(slots=True)
-class Outline:
+class Outline(msgspec.Struct):
     """What a core module consists of, as far as it is needed here."""
 
-    types: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
-    imports: list[CoreImport] = field(default_factory=list)
-    functions: list[int] = field(default_factory=list)  # type index of each function, imported ones first
+    types: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    imports: list[CoreImport] = []
+    functions: list[int] = []  # type index of each function, imported ones first
     imported_functions: int = 0
-    exports: list[CoreExport] = field(default_factory=list)
-    memories: list[Limits] = field(default_factory=list)  # in pages, imported ones first
-    bodies: list[tuple[int, int]] = field(default_factory=list)  # of the functions defined here
-    customs: list[str] = field(default_factory=list)
+    exports: list[CoreExport] = []
+    memories: list[Limits] = []  # in pages, imported ones first
+    bodies: list[tuple[int, int]] = []  # of the functions defined here
+    customs: list[str] = []
 
 
 def sections(data: bytes, begin: int = 8, end: int | None = None) -> Iterator[tuple[int, Reader]]:

@@ -12,7 +12,8 @@ Anything else is refused with the reason.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, CoreExport, CoreImport, Outline, read_outline, sections
 from astrid_host.errors import ModuleRefused
@@ -23,8 +24,7 @@ _ADVICE = "build the capsule with an Astrid SDK for wasm32-unknown-unknown"
 _CORE_MODULE, _COMPONENT = 1, 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CoreModule:
+class CoreModule(msgspec.Struct, frozen=True, eq=False):
     """A core module, and what it consists of.
 
     `wasm` are its own bytes; `was_component` says that they were found inside a component.

@@ -5,7 +5,7 @@ Known are all instructions that the engine allows in a guest, and those for thre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from astrid_host.abi.binary import Reader
 
@@ -18,8 +18,7 @@ class UnknownInstruction(Exception):
     """An instruction whose length is not known."""
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(msgspec.Struct):
     """What a function's body does.
 
     `calls` are the functions that it calls by index or takes references of; `first` those of them that are called before it
@@ -27,8 +26,8 @@ class Survey:
     once: it has a loop, or an instruction that always traps.
     """
 
-    calls: list[int] = field(default_factory=list)
-    first: list[int] = field(default_factory=list)
+    calls: list[int] = []
+    first: list[int] = []
     indirect: bool = False
     stays: bool = False
 

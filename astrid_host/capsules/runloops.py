@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from astrid_host.bus import Bus, Failure
 from astrid_host.calls import Call, Pace, Turns
 from astrid_host.capsules.capsule import RUN, Capsule
-from astrid_host.dispatch.outcomes import failed
+from astrid_host.dispatch.outcomes import failed, with_refusals
 from astrid_host.errors import GuestCancelled
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ class RunLoop:
             log.error("%s: its run loop failed: %s: %s", capsule.id, told.reason, told.detail)
             if call.message is not None:
                 with self._bus.lock:
-                    self._bus.report(call.message, Failure(told.reason, told.detail, capsule.id, RUN))
+                    detail = with_refusals(told.detail, call.refused)
+                    failure = Failure(told.reason, detail, capsule.id, RUN)
+                    self._bus.report(call.message, failure, published=call.published)
         elif failure is None and not stub:
             log.info("%s: its run loop returned", capsule.id)
         self._ended(stub)

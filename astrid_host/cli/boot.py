@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import signal
 import sys
@@ -60,6 +61,7 @@ def told(debug: bool) -> Generator[None]:
 
     try:
         yield
+        sys.stdout.flush()
     except (typer.Exit, typer.Abort):
         raise
     except BaseException as error:
@@ -68,11 +70,19 @@ def told(debug: bool) -> Generator[None]:
             raise found from None
         if isinstance(found, KeyboardInterrupt):
             raise typer.Exit(INTERRUPTED) from None
+        if isinstance(found, BrokenPipeError | SystemExit):  # SystemExit is what rich makes of a broken pipe
+            raise _nobody_reads() from None
         if debug:
             raise
         if isinstance(found, AstridError | OSError):
             fail(str(found), HOST_FAILURE)
         fail(f"{type(found).__name__}: {found} (a fault of the host; --debug shows where)", HOST_FAILURE)
+
+
+def _nobody_reads() -> typer.Exit:
+    """Leave quietly: whoever read the output is gone, and what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return typer.Exit(SAID_NO)
 
 
 def _first(error: BaseException) -> BaseException:

@@ -114,7 +114,7 @@ def _env(sheet: Sheet) -> Mapping[str, EnvField]:
         if not _is_shallow(default, DEFAULT_DEPTH):
             sheet.error(f"default nests deeper than {DEFAULT_DEPTH}", *where, "default")
         found[key] = EnvField(
-            kind or "text",
+            "text" if kind is None else kind,
             sheet.field(table, "request", str, *where),
             sheet.field(table, "description", str, *where),
             default,

@@ -8,8 +8,10 @@ part of that names a pre-release of the same version. Build metadata does not co
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import cached_property, total_ordering
+from functools import cached_property
+from typing import Any
+
+import msgspec
 
 from astrid_host.manifest.problems import shown
 
@@ -26,9 +28,7 @@ _PART = re.compile(
 )
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A full version."""
 
     major: int
@@ -41,8 +41,22 @@ class Version:
         """The three numbers."""
         return self.major, self.minor, self.patch
 
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What orders versions."""
+        return self.core, _pre_rank(self.pre)
+
     def __lt__(self, other: Version) -> bool:
-        return (self.core, _pre_rank(self.pre)) < (other.core, _pre_rank(other.pre))
+        return self.rank < other.rank
+
+    def __le__(self, other: Version) -> bool:
+        return self.rank <= other.rank
+
+    def __gt__(self, other: Version) -> bool:
+        return self.rank > other.rank
+
+    def __ge__(self, other: Version) -> bool:
+        return self.rank >= other.rank
 
     def __str__(self) -> str:
         return ".".join(map(str, self.core)) + (f"-{'.'.join(self.pre)}" if self.pre else "")
@@ -71,8 +85,7 @@ def _identifiers(pre: str | None) -> tuple[str, ...]:
     return tuple(pre.split(".")) if pre else ()
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, dict=True):
     """One part of a requirement: an operator, as many numbers as were written, and a pre-release."""
 
     operator: str
@@ -121,8 +134,7 @@ class Comparison:
         return next((place for place, number in enumerate(self.numbers, 1) if number), len(self.numbers))
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """What a version has to be; `text` is how it was written."""
 
     text: str

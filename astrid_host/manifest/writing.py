@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from astrid_host.manifest.schema import (
 
 # Fields whose key is not their name.
 KEYS = {"license_file": "license-file", "astrid_version": "astrid-version", "kind": "type"}
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write(manifest: Manifest, path: Path) -> None:
@@ -36,51 +38,47 @@ def dump(manifest: Manifest) -> str:
     """A manifest as TOML; what has its default is left out. A row that says nothing gets `wit = "opaque"`: it needs one."""
     parts = [
         _section("package", _changed(manifest.package, Package("", ""))),
-        *(_entry("component", _given(component)) for component in manifest.components),
+        *_entries("component", map(_given, manifest.components)),
         _section("imports", _imports(manifest)),
         _section("exports", {f"{row.namespace}:{row.interface}": str(row.version) for row in manifest.exports}),
-        _rows("publish", {row.pattern: _publish(row) for row in manifest.publish.values()}),
-        _rows("subscribe", {row.pattern: _subscribe(row) for row in manifest.subscribe}),
-        *(_entry("tool", _given(tool)) for tool in manifest.tools),
+        _section("publish", {row.pattern: _publish(row) for row in manifest.publish.values()}),
+        _section("subscribe", {row.pattern: _subscribe(row) for row in manifest.subscribe}),
+        *_entries("tool", map(_given, manifest.tools)),
         _section("capabilities", _changed(manifest.capabilities, Capabilities())),
         _section("env", {key: _env(field) for key, field in manifest.env.items()}),
-        *(_entry("context_file", _given(entry)) for entry in manifest.context_files),
-        *(_entry("command", _given(command, kind="kind")) for command in manifest.commands),
-        *(_entry("mcp_server", _given(server)) for server in manifest.mcp_servers),
-        *(_entry("uplink", _given(uplink)) for uplink in manifest.uplinks),
-        *(_entry("skill", dict(skill)) for skill in manifest.skills),
+        *_entries("context_file", map(_given, manifest.context_files)),
+        *_entries("command", (_given(command, kind="kind") for command in manifest.commands)),
+        *_entries("mcp_server", map(_given, manifest.mcp_servers)),
+        *_entries("uplink", map(_given, manifest.uplinks)),
+        *_entries("skill", manifest.skills),
         _section("limits", _changed(manifest.limits, Limits())),
     ]
     return "\n".join(part for part in parts if part)
 
 
 def _section(name: str, table: Mapping[str, Any]) -> str:
-    return tomli_w.dumps({name: table}) if table else ""
+    return "\n".join((f"[{name}]", *_pairs(table), "")) if table else ""
 
 
-def _entry(name: str, table: Mapping[str, Any]) -> str:
-    return f"[[{name}]]\n" + tomli_w.dumps(table) if not _has_tables(table) else tomli_w.dumps({name: [table]})
+def _entries(name: str, tables: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    return ("\n".join((f"[[{name}]]", *_pairs(table), "")) for table in tables)
 
 
-def _has_tables(table: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, Mapping | list) for value in table.values())
+def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """Each key with its value on one line, as rows are read best."""
+    return (f"{_key(key)} = {_inline(value)}" for key, value in table.items())
 
 
-def _rows(name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Rows are read best a line each."""
-    if not rows or any(_has_tables(row) for row in rows.values()):
-        return _section(name, rows)
-    lines = (f"{_pair(pattern)} = {{ {', '.join(_fields(row))} }}" for pattern, row in rows.items())
-    return "\n".join((f"[{name}]", *lines, ""))
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _inline(name)
 
 
-def _pair(pattern: str) -> str:
-    """A topic as a key, always in quotes, as topics are."""
-    return tomli_w.dumps({"key": pattern}).removeprefix("key = ").rstrip("\n")
-
-
-def _fields(row: Mapping[str, Any]) -> Iterable[str]:
-    return (tomli_w.dumps({key: value}).rstrip("\n") for key, value in row.items())
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(_pairs(value))} }}" if value else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return tomli_w.dumps({"key": value}).removeprefix("key = ").rstrip("\n")
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ principal; one of a run loop receives everybody's.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from astrid_host.abi import Variant
-from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Subscription
+from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure, Subscription
 from astrid_host.calls import Call, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
@@ -24,6 +25,8 @@ from astrid_host.gates import PublishGate, SubscribeGate
 from astrid_host.manifest import Manifest
 from astrid_host.payloads import parse
 from astrid_host.syscalls.interface import Interface, syscall
+
+log = logging.getLogger(__name__)
 
 PAYLOAD_BYTES = 1 << 20
 SUBSCRIPTIONS = 128
@@ -209,12 +212,16 @@ class Ipc(Interface):
     def poll(self, call: Call, subscription: GuestSubscription) -> Envelope:
         """The next message if there is one; an empty envelope otherwise."""
         with self._bus.lock:
+            if call.follows and call.refused:
+                self._report_refusals(call)
             return self._envelope(call, subscription)
 
     @syscall("[method]subscription.recv", suspends=True)
     def recv(self, call: Call, subscription: GuestSubscription, timeout_ms: int) -> Envelope | Suspend:
         """The next message; waits for it up to `timeout_ms` milliseconds, 60,000 at most. Then an empty envelope."""
         with self._bus.lock:
+            if call.follows and call.refused:
+                self._report_refusals(call)
             if subscription.queue.events or not timeout_ms:
                 return self._envelope(call, subscription)
             turns = self._turns
@@ -240,9 +247,18 @@ class Ipc(Interface):
         if event is None:
             return Envelope([], dropped, 0)
         if call.follows:
-            call.message = event
+            call.message, call.published = event, []
             call.principal = event.principal if event.principal is not None else call.capsule.owner
         return Envelope([_message(event)], dropped, 0)
+
+    def _report_refusals(self, call: Call) -> None:
+        """A run loop looks for its next message: report what was refused while it handled the last one."""
+        refused, call.refused = call.refused, {}
+        for topic, why in refused.items():
+            if call.message is None:
+                log.warning("%s: its publish on %s was refused: %s", call.capsule.id, topic, why)
+            else:
+                self._bus.report(call.message, Failure("publish-denied", why, call.capsule.id, "run"), topic=topic)
 
 
 def _message(event: Event) -> Message:

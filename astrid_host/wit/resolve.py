@@ -7,8 +7,9 @@ A name that is unknown or declared twice, and an interface or world that uses it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import cast
+
+from msgspec.structs import replace
 
 from astrid_host.errors import WitError
 from astrid_host.wit.order import settle

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from astrid_host.wit.lexer import Text
 
 
-@dataclass(slots=True, eq=False)
-class TypeRef:
+class TypeRef(msgspec.Struct, eq=False):
     """A type where it is used: declared somewhere, or built in and then perhaps with arguments.
 
     `%string` is a declared type, `string` the built-in one. A side of a `result` that carries nothing is None.
@@ -19,7 +19,7 @@ class TypeRef:
     name: str
     at: int
     built_in: bool = False
-    args: list[TypeRef | None] = field(default_factory=list)
+    args: list[TypeRef | None] = []
 
     def declared(self) -> Iterator[TypeRef]:
         """The references to declared types in it."""
@@ -30,8 +30,7 @@ class TypeRef:
                 yield from arg.declared()
 
 
-@dataclass(slots=True, eq=False)
-class FieldNode:
+class FieldNode(msgspec.Struct, eq=False):
     """A field, parameter or typed case; `type` is None for what has none, such as the case of an enum."""
 
     name: str
@@ -39,8 +38,7 @@ class FieldNode:
     at: int
 
 
-@dataclass(slots=True, eq=False)
-class FunctionNode:
+class FunctionNode(msgspec.Struct, eq=False):
     """A function; `kind` is free, constructor, method or static."""
 
     name: str
@@ -51,20 +49,18 @@ class FunctionNode:
     docs: str
 
 
-@dataclass(slots=True, eq=False)
-class TypeNode:
+class TypeNode(msgspec.Struct, eq=False):
     """A declared type: `kind` is record, variant, enum, flags, type (an alias) or resource."""
 
     kind: str
     name: str
     at: int
-    fields: list[FieldNode] = field(default_factory=list)
+    fields: list[FieldNode] = []
     alias: TypeRef | None = None
-    functions: list[FunctionNode] = field(default_factory=list)
+    functions: list[FunctionNode] = []
 
 
-@dataclass(slots=True, eq=False)
-class Ref:
+class Ref(msgspec.Struct, eq=False):
     """An interface or world by name: `package` is None for one of the same package, or such as `astrid:ipc@1.0.0`."""
 
     package: str | None
@@ -72,8 +68,7 @@ class Ref:
     at: int
 
 
-@dataclass(slots=True, eq=False)
-class UseNode:
+class UseNode(msgspec.Struct, eq=False):
     """`use interface.{a, b as c}`: of each name the name there, the name here and where it stands."""
 
     source: Ref
@@ -83,8 +78,7 @@ class UseNode:
 Item: TypeAlias = TypeNode | UseNode | FunctionNode
 
 
-@dataclass(slots=True, eq=False)
-class InterfaceNode:
+class InterfaceNode(msgspec.Struct, eq=False):
     name: str
     at: int
     items: list[Item]
@@ -95,8 +89,7 @@ class InterfaceNode:
         return (item.source for item in self.items if isinstance(item, UseNode))
 
 
-@dataclass(slots=True, eq=False)
-class ExternNode:
+class ExternNode(msgspec.Struct, eq=False):
     """An import or export of a world: a function, an interface written there, or one by name."""
 
     direction: str
@@ -105,16 +98,14 @@ class ExternNode:
     at: int
 
 
-@dataclass(slots=True, eq=False)
-class IncludeNode:
+class IncludeNode(msgspec.Struct, eq=False):
     """`include world with { a as b }`: of each renamed name the old, the new and where it stands."""
 
     source: Ref
     renamed: list[tuple[str, str, int]]
 
 
-@dataclass(slots=True, eq=False)
-class WorldNode:
+class WorldNode(msgspec.Struct, eq=False):
     name: str
     at: int
     items: list[TypeNode | UseNode | ExternNode | IncludeNode]
@@ -132,8 +123,7 @@ class WorldNode:
                     yield from item.of.refs()
 
 
-@dataclass(slots=True, eq=False)
-class PackageNode:
+class PackageNode(msgspec.Struct, eq=False):
     """A package, or the part of one that stands in one text.
 
     `uses` has the names that `use a:b/c as d;` gives in that text.
@@ -142,9 +132,9 @@ class PackageNode:
     id: str
     text: Text
     at: int
-    interfaces: list[InterfaceNode] = field(default_factory=list)
-    worlds: list[WorldNode] = field(default_factory=list)
-    uses: dict[str, Ref] = field(default_factory=dict)
+    interfaces: list[InterfaceNode] = []
+    worlds: list[WorldNode] = []
+    uses: dict[str, Ref] = {}
     docs: str = ""
 
     def nodes(self) -> Iterator[InterfaceNode | WorldNode]:
@@ -159,8 +149,7 @@ class PackageNode:
             yield from node.refs()
 
 
-@dataclass(slots=True, eq=False)
-class ParsedFile:
+class ParsedFile(msgspec.Struct, eq=False):
     """What stands in one text: its own package first, then those written in braces."""
 
     text: Text

@@ -6,16 +6,16 @@ Everything is immutable and compares by structure. `str()` of a type is its WIT 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+import msgspec
 
 PrimitiveName: TypeAlias = Literal[
     "bool", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f32", "f64", "char", "string"
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+class Primitive(msgspec.Struct, frozen=True):
     """A type that needs no declaration; strings among them."""
 
     name: PrimitiveName
@@ -24,24 +24,21 @@ class Primitive:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(msgspec.Struct, frozen=True):
     element: Type
 
     def __str__(self) -> str:
         return f"list<{self.element}>"
 
 
-@dataclass(frozen=True, slots=True)
-class OptionOf:
+class OptionOf(msgspec.Struct, frozen=True):
     some: Type
 
     def __str__(self) -> str:
         return f"option<{self.some}>"
 
 
-@dataclass(frozen=True, slots=True)
-class ResultOf:
+class ResultOf(msgspec.Struct, frozen=True):
     ok: Type | None
     err: Type | None
 
@@ -51,24 +48,21 @@ class ResultOf:
         return f"result<{'_' if self.ok is None else self.ok}, {self.err}>"
 
 
-@dataclass(frozen=True, slots=True)
-class TupleOf:
+class TupleOf(msgspec.Struct, frozen=True):
     items: tuple[Type, ...]
 
     def __str__(self) -> str:
         return f"tuple<{', '.join(map(str, self.items))}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a record, or one parameter of a function."""
 
     name: str
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     name: str
     fields: tuple[Field, ...]
 
@@ -76,16 +70,14 @@ class Record:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """One case of a variant; `type` is None for a case without payload."""
 
     name: str
     type: Type | None
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     name: str
     cases: tuple[Case, ...]
 
@@ -93,8 +85,7 @@ class Variant:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(msgspec.Struct, frozen=True):
     name: str
     cases: tuple[str, ...]
 
@@ -102,8 +93,7 @@ class Enum:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True):
     name: str
     flags: tuple[str, ...]
 
@@ -111,8 +101,7 @@ class Flags:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A resource type: identified by the interface that declares it (`astrid:ipc/host@1.0.0`) and its name."""
 
     interface: str
@@ -122,8 +111,7 @@ class Resource:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(msgspec.Struct, frozen=True):
     """A handle that carries ownership. In WIT a resource's bare name means this."""
 
     resource: Resource
@@ -132,8 +120,7 @@ class Own:
         return self.resource.name
 
 
-@dataclass(frozen=True, slots=True)
-class Borrow:
+class Borrow(msgspec.Struct, frozen=True):
     """A handle that is lent for the length of one call."""
 
     resource: Resource
@@ -146,8 +133,7 @@ Type: TypeAlias = Primitive | ListOf | OptionOf | ResultOf | TupleOf | Record | 
 FunctionKind: TypeAlias = Literal["free", "constructor", "method", "static"]
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """A function of an interface or world.
 
     `params` of a method begin with `self: borrow<resource>`; a constructor's `result` is `own<resource>`.
@@ -170,8 +156,7 @@ class Function:
         return f"[{self.kind}]{self.resource.name}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(msgspec.Struct, frozen=True):
     """An interface; `id` is its full name, such as `astrid:ipc/host@1.0.0`.
 
     `types` has every type by its local name, used ones and aliases included, in order of declaration; `uses` maps a local
@@ -182,23 +167,21 @@ class Interface:
     name: str
     types: Mapping[str, Type | Resource]
     functions: Mapping[str, Function]
-    uses: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    uses: Mapping[str, tuple[str, str]] = {}
     docs: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(msgspec.Struct, frozen=True):
     """A world: imported and exported interfaces by id, and functions by name."""
 
     name: str
     imports: Mapping[str, Interface | Function]
     exports: Mapping[str, Interface | Function]
-    types: Mapping[str, Type | Resource] = field(default_factory=dict)
+    types: Mapping[str, Type | Resource] = {}
     docs: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(msgspec.Struct, frozen=True):
     """A package; `id` is `astrid:ipc@1.0.0`."""
 
     id: str

@@ -98,7 +98,7 @@ def types(draw: st.DrawFn, depth: int = 3, most_flags: int = 70, most_cases: int
         return wit.Primitive(draw(st.sampled_from(PRIMITIVES)))
     if kind is wit.Enum:
         count = draw(st.integers(1, 5) | st.just(most_cases))
-        return wit.Enum("some-enum", tuple(f"case-{i}" for i in range(count)))
+        return wit.Enum("some-enum", tuple(f"case{i}" for i in range(count)))
     if kind is wit.Flags:
         count = draw(st.integers(1, 20) | st.integers(1, most_flags))
         return wit.Flags("some-flags", tuple(f"f{i}" for i in range(count)))

@@ -38,7 +38,7 @@ def loop(place: Path, body: str = "", name: str = "loop", **more: Any) -> None:
         f"""(func (export "run") (local $i i32) (local $j i32)
           (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
           (local.set $j (i32.load (i32.const {RETURNED + 4})))
-          (call $ready (i32.const {RETURNED}))
+          (call $ready)
           (loop $again
             (global.set $heap (i32.const 65536))
             (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
@@ -101,6 +101,19 @@ async def test_a_run_loop_that_fails_is_reported_on_its_message(body: str, reaso
         await good_still_answers(host)
 
 
+async def test_the_report_of_a_run_loop_names_what_it_published_for_that_message_only(tmp_path: Path) -> None:
+    loop(
+        tmp_path,
+        when_first_byte("9", "(call $publish_raw (i32.const 2048) (i32.const -1)" + " (i32.const 0)" * 3 + ")"),
+    )
+    async with hosted(tmp_path) as host, host.subscribe("said.loop") as said, host.subscribe(FAILED + "*") as failed:
+        host.publish("l.ask", 1)
+        await next_of(said)
+        host.publish("l.ask", 9)
+        report = (await next_of(failed)).payload
+        assert (report["reason"], report["published"]) == ("guest-fault", [])
+
+
 async def test_after_a_run_loop_failed_its_messages_have_no_receiver(tmp_path: Path) -> None:
     loop(tmp_path, when_first_byte("9", "(unreachable)"))
     async with hosted(tmp_path) as host, host.subscribe(FAILED + "l.ask") as failed:
@@ -111,15 +124,13 @@ async def test_after_a_run_loop_failed_its_messages_have_no_receiver(tmp_path: P
 
 
 async def test_a_refused_publish_of_a_run_loop_is_reported(tmp_path: Path) -> None:
-    guest_says_elsewhere = Guest()
-    elsewhere = guest_says_elsewhere.say("else.where", "1")
+    """On the message that it handled, when it looks for the next."""
     guest = Guest(SUBSCRIBE, RECV, READY)
-    del elsewhere
     guest.add(
         f"""(func (export "run") (local $j i32)
           (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
           (local.set $j (i32.load (i32.const {RETURNED + 4})))
-          (call $ready (i32.const {RETURNED}))
+          (call $ready)
           (loop $again
             (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
             {guest.say("else.where", "1")}
@@ -148,7 +159,7 @@ async def test_a_run_that_returns_at_once_is_a_stub(tmp_path: Path) -> None:
 
 async def test_a_run_that_returns_after_it_reached_the_host_is_no_stub(tmp_path: Path) -> None:
     guest = Guest(READY)
-    guest.handles(guest.say("said.x")).add(f'(func (export "run") (call $ready (i32.const {RETURNED})))')
+    guest.handles(guest.say("said.x")).add('(func (export "run") (call $ready))')
     capsule(tmp_path, "x", guest, {"x.ask": "act"}, ["said.*"])
     async with hosted(tmp_path) as host:
         assert (host.capsules["x"].handlers, host.capsules["x"].inactive) == ([], ["x.ask"])

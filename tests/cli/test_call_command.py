@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import TypeAlias
 import pytest
 
 Astrid: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+Start: TypeAlias = Callable[..., subprocess.Popen[str]]
 MakeCapsule: TypeAlias = Callable[..., Path]
 
 
@@ -69,6 +71,18 @@ def test_a_tool_that_computes_for_ever_is_answered_after_the_timeout(astrid: Ast
     assert done.stdout == "spin did not answer within 0.3 s.\n"
     assert done.returncode == 1
     assert time.monotonic() - begun < 10, "the host waited for the guest when it stopped"
+
+
+def test_an_interrupted_call_leaves_without_a_traceback(start: Start, capsule: MakeCapsule) -> None:
+    """The log line of a capsule that does not load says that the host is under way."""
+    rows = '[subscribe]\n"tool.v1.execute.spin" = { wit = "opaque", handler = "tool_execute_spin" }\n'
+    (capsule("broken") / "guest.wasm").write_bytes(b"not wasm")
+    process = start("call", "spin", "--capsules", capsule("spinner", rows, "spinner").parent)
+    assert process.stderr is not None
+    assert "broken" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    said, logged = process.communicate(timeout=30)
+    assert (said, logged, process.returncode) == ("", "", 130)
 
 
 def test_each_principal_has_its_own_notes_and_they_outlive_the_process(astrid: Astrid, tmp_path: Path) -> None:

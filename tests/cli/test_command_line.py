@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+import astrid_host
+
+CHECKOUT = Path(astrid_host.__file__).parent.parent
 Astrid: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 COMMANDS = ("run", "call", "tools", "check", "inspect")
 HELP_WITHIN_S = 0.5
@@ -89,3 +94,22 @@ def test_a_fault_of_the_host_is_told_in_a_line_and_in_full_with_debug(surroundin
         "astrid-host: ZeroDivisionError: the host is broken (a fault of the host; --debug shows where)"
     ]
     assert "Traceback" in said["--debug"]
+
+
+@pytest.mark.parametrize("arguments", ["tools --json", "run", "inspect capsules/router/router.wasm"])
+def test_it_leaves_quietly_when_nobody_reads_what_it_prints(surroundings: dict[str, str], arguments: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "astrid_host.cli", *arguments.split()]
+    done = subprocess.run(
+        command,
+        cwd=CHECKOUT,
+        env=surroundings,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.stderr, done.returncode) == ("", 1)

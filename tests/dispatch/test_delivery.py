@@ -30,7 +30,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def says(place: Path, name: str, row: dict[str, Any] | str, body: str = "", topic: str = "a.ask", **more: Any) -> None:
     """A capsule that says what it got on `said.<its name>`, and then does `body`."""
     guest = Guest()
-    guest.handles(guest.say(f"said.{name}") + body.format(**{"again": guest.say(f"said.{name}")}))
+    guest.handles(guest.say(f"said.{name}") + body)
     capsule(place, name, guest, {topic: row}, ["said.*"], **more)
 
 
@@ -253,8 +253,10 @@ async def test_a_full_queue_is_full_for_its_principal_only(tmp_path: Path) -> No
     says(tmp_path, "one", row())
     async with hosted(tmp_path) as host, host.subscribe("said.*", principal="bob") as said:
         published = threading.Thread(
-            target=lambda: [host.publish("a.ask", n, principal="alice") for n in range(80)]
-            + [host.publish("a.ask", n, principal="bob") for n in range(64)]
+            target=lambda: (
+                [host.publish("a.ask", n, principal="alice") for n in range(80)]
+                + [host.publish("a.ask", n, principal="bob") for n in range(64)]
+            )
         )
         published.start()
         published.join()

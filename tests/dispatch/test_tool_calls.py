@@ -141,7 +141,9 @@ async def test_a_bundled_capsule_steps_aside_for_one_that_binds_its_tool(tmp_pat
         assert host.capsules["router"].state == "ready"
 
 
-async def test_a_bundled_capsule_steps_aside_for_one_that_it_names_or_that_exports_its_interface(tmp_path: Path) -> None:
+async def test_a_bundled_capsule_steps_aside_for_one_that_it_names_or_that_exports_its_interface(
+    tmp_path: Path,
+) -> None:
     capsule(tmp_path, "aos-router", Guest().handles(""))
     async with open_host([ROUTER.parent, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
         assert host.capsules["router"].state == "shadowed"

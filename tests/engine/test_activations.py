@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -150,6 +150,24 @@ def together(count: int, work: Callable[[int], None]) -> None:
         raise raised[0]
 
 
+@contextmanager
+def ticking(engine: Engine) -> Iterator[None]:
+    """A clock that ticks each millisecond."""
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.wait(0.001):
+            engine.tick()
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 def test_threads_whose_guests_trap_keep_their_own_backtraces(engine: Engine) -> None:
     """A trap beside host functions that raise is told as a trap, with the guest's functions by name."""
 
@@ -240,17 +258,17 @@ def test_a_computing_call_changes_threads_between_two_ticks(engine: Engine) -> N
       (loop $on (br_if $on (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))"""
     module = linked(engine, Guest(publishes=False).handles(body))
     call = hook(module, module.new(MEMORY))
-    stop, polls, ended = threading.Event(), itertools.count(), []
-    ticker = threading.Thread(target=lambda: [engine.tick() for _ in iter(lambda: stop.wait(0.001), True)])
-    ticker.start()
-    while not ended:
-        next(polls)
-        thread = threading.Thread(target=lambda: ended.append(1) if call.advance() else None)
-        thread.start()
-        thread.join()
-    stop.set()
-    ticker.join()
-    assert next(polls) > 2
+    polls, ended = 0, False
+
+    def advance() -> None:
+        nonlocal ended
+        ended = call.advance()
+
+    with ticking(engine):
+        while not ended:
+            polls += 1
+            together(1, lambda _me: advance())
+    assert polls > 2
     assert call.result.action == "continue"
 
 
@@ -394,4 +412,3 @@ def test_a_result_type_is_not_needed_for_run(engine: Engine) -> None:
     call.instance = module.new(MEMORY)
     assert to_the_end(call) is None
     assert ran == [5]
-

@@ -87,7 +87,9 @@ def test_a_folder_that_is_a_link_is_ignored(tmp_path: Path, caplog: pytest.LogCa
     assert "not kept" in caplog.text
 
 
-@pytest.mark.parametrize("code", [b"", b"nonsense", b"\x7fELF" + bytes(5000)], ids=["empty", "nonsense", "an empty ELF"])
+@pytest.mark.parametrize(
+    "code", [b"", b"nonsense", b"\x7fELF" + bytes(5000)], ids=["empty", "nonsense", "an empty ELF"]
+)
 def test_a_corrupt_file_is_made_anew(code: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Engine(tmp_path / "cache").module("a", guest())
     (file,) = (tmp_path / "cache").iterdir()

@@ -1,41 +1,29 @@
-"""A guest may do whatever WebAssembly can: it ends in a failure report, the host stays up, the next call works.
-
-What could take the whole process down runs in one of its own, so that an abort fails one test.
-"""
+"""A guest may do whatever WebAssembly can: it ends in a failure report, the host stays up, the next call works."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import trio
 from guests_in_wat import (
     FAILED,
     HEAP,
-    IPC,
-    POLL,
     RECV,
     RESULT,
     RETURNED,
-    SUBSCRIBE,
     Guest,
+    allocator,
+    bad,
     capsule,
     good,
     good_still_answers,
     hosted,
     next_of,
+    publish_raw,
     report_of,
     spin,
 )
-
-ASK = {"bad.ask": "act"}
-OK_TEXT = "(i32.const 2048) (i32.const 8)"
-NO_TIME = {"timeout_secs": 0.05}
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +37,6 @@ class Case(NamedTuple):
     body: str
     reason: str
     detail: str
-
-
-def publish_raw(topic: str = OK_TEXT, text: str = OK_TEXT, returned: int = RETURNED) -> str:
-    return f"(call $publish_raw {topic} {text} (i32.const {returned}))"
 
 
 def result(offset: int, value: int) -> str:
@@ -95,13 +79,6 @@ CASES = {
     "loops without end": Case(spin(), "timeout", "0.05 s"),
     "loops over a host function": Case(f"(loop $on {publish_raw()} (br $on))", "timeout", "0.05 s"),
 }
-
-
-def bad(place: Path, guest: Guest, **options: object) -> Path:
-    """The capsule `bad`, beside the good one."""
-    good(place)
-    options = {"limits": NO_TIME, "publish": ["bad.said"], "subscribe": ASK, **options}
-    return capsule(place, "bad", guest, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -177,13 +154,6 @@ async def test_initialize_runs_before_the_first_call_and_only_then(tmp_path: Pat
 
 
 # The allocator is guest code too.
-
-ALLOC = "(param i32 i32 i32 i32) (result i32)"
-
-
-def allocator(guest: Guest, body: str) -> Guest:
-    guest.realloc = ""
-    return guest.add(f'(func (export "cabi_realloc") {ALLOC} {body})')
 
 
 @pytest.mark.parametrize(
@@ -306,98 +276,6 @@ async def test_a_refused_publish_is_a_typed_error_and_a_report(
         assert detail in report["detail"]
 
 
-# What a module may be.
-
-Make = Callable[[], Guest | bytes]
-
-
-def without_memory() -> Guest:
-    guest = Guest().handles("")
-    guest.memory = "(memory {pages})"
-    return guest
-
-
-def imports_memory() -> Guest:
-    guest = Guest('(import "env" "memory" (memory 4))').handles("")
-    guest.memory = '(export "memory" (memory 0))'
-    return guest
-
-
-def without_allocator() -> Guest:
-    guest = Guest().handles("")
-    guest.realloc = ""
-    return guest
-
-
-def with_hook(signature: str) -> Guest:
-    return Guest().add(f'(func (export "astrid-hook-trigger") {signature} (unreachable))')
-
-
-def with_allocator(signature: str) -> Guest:
-    guest = without_allocator()
-    return guest.add(f'(func (export "cabi_realloc") {signature} (unreachable))')
-
-
-def with_post(signature: str) -> Guest:
-    return Guest().handles("").add(f'(func (export "cabi_post_astrid-hook-trigger") {signature} (unreachable))')
-
-
-REFUSED: dict[str, tuple[Make, tuple[str, ...]]] = {
-    "is no WebAssembly": (lambda: b"hello", ("no WebAssembly",)),
-    "is cut off": (lambda: Guest().handles("").wasm()[:-9], ("malformed",)),
-    "exports no memory": (without_memory, ("memory",)),
-    "exports no hook": (Guest, ("astrid-hook-trigger",)),
-    "exports no allocator": (without_allocator, ("cabi_realloc",)),
-    "has a hook of another signature": (lambda: with_hook("(param i32) (result i64)"), ("astrid-hook-trigger",)),
-    "has a hook with many results": (lambda: with_hook("(param i32 i32 i32 i32) (result i32 i32)"), ("i32, i32",)),
-    "has an allocator of another signature": (lambda: with_allocator("(param i64) (result i32)"), ("cabi_realloc",)),
-    "has an allocator that takes references": (
-        lambda: with_allocator("(param externref externref externref externref) (result i32)"),
-        ("cabi_realloc",),
-    ),
-    "has an allocator with many results": (
-        lambda: with_allocator(f"(param i32 i32 i32 i32) (result {'i64 ' * 100})"),
-        ("cabi_realloc",),
-    ),
-    "has a post-return function of another signature": (
-        lambda: with_post(f"(param i32) (result {'i64 ' * 100})"),
-        ("cabi_post_astrid-hook-trigger",),
-    ),
-    "imports what nobody has": (
-        lambda: Guest(
-            f'(import "{IPC}" "publishh" (func))',
-            '(import "astrid:nothing/host@1.0.0" "x" (func))',
-            '(import "env" "fork" (func))',
-        ).handles(""),
-        ("publishh: did you mean", f"{IPC} publish?", "astrid:nothing/host@1.0.0 x", "env fork"),
-    ),
-    "imports with another signature": (
-        lambda: Guest(f'(import "{IPC}" "publish" (func (param i32)))', publishes=False).handles(""),
-        ("publish", "(i32)", "wit/"),
-    ),
-    "imports a memory": (imports_memory, ("env memory",)),
-    "imports WASI": (
-        lambda: Guest(
-            '(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))'
-        ).handles(""),
-        ("wasi_snapshot_preview1 fd_write", "wasm32-unknown-unknown"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-async def test_a_module_that(name: str, tmp_path: Path) -> None:
-    """It is kept as failed, with all that is wrong; the others load."""
-    make, told_of = REFUSED[name]
-    bad(tmp_path, make())  # type: ignore[arg-type]
-    async with hosted(tmp_path) as host:
-        found = host.capsules["bad"]
-        assert found.state == "failed"
-        for text in told_of:
-            assert text in (found.error or "")
-        await good_still_answers(host)
-
-
 async def test_the_abort_of_assemblyscript_is_read_from_its_memory(tmp_path: Path) -> None:
     guest = Guest('(import "env" "abort" (func $abort (param i32 i32 i32 i32)))')
 
@@ -424,113 +302,3 @@ async def test_an_abort_with_a_bad_pointer_only_loses_its_text(pointer: int, tmp
     async with hosted(tmp_path) as host:
         assert (await report_of(host, "bad.ask"))["reason"] == "trap"
         await good_still_answers(host)
-
-
-# What once took the process down, each in a process of its own.
-
-
-async def waits_in_its_allocator(place: Path) -> None:
-    body = f"(call $recv (i32.const 1) (i64.const 1000) (i32.const {RETURNED})) (i32.const 4096)"
-    bad(place, allocator(Guest(RECV).handles(""), body))
-    async with hosted(place) as host:
-        report = await report_of(host, "bad.ask")
-        assert report["reason"] == "guest-fault"
-        assert "cabi_realloc" in report["detail"]
-        await good_still_answers(host)
-
-
-async def waits_in_its_post_return_function(place: Path) -> None:
-    guest = Guest(RECV).handles("")
-    body = f"(call $recv (i32.const 1) (i64.const 1000) (i32.const {RETURNED}))"
-    bad(place, guest.add(f'(func (export "cabi_post_astrid-hook-trigger") (param i32) {body})'))
-    async with hosted(place) as host:
-        assert (await report_of(host, "bad.ask"))["reason"] == "guest-fault"
-        await good_still_answers(host)
-
-
-async def waits_in_its_allocator_during_a_wait(place: Path) -> None:
-    """The result of a wait is lowered by the allocator, which waits."""
-    guest = Guest(SUBSCRIBE, RECV, "(global $armed (mut i32) (i32.const 0))")
-    wait = f"(call $recv (i32.load (i32.const {RETURNED + 4})) (i64.const 5000) (i32.const 1200))"
-    arm = "(global.set $armed (i32.const 1))"
-    subscribe = f"(call $subscribe {guest.text('bad.more')} (i32.const {RETURNED}))"
-    guest.handles(subscribe + arm + guest.say("bad.said") + wait)
-    allocator(
-        guest,
-        f"(if (global.get $armed) (then {wait}))(call $alloc (local.get 0) (local.get 1) (local.get 2) (local.get 3))",
-    )
-    bad(place, guest, subscribe={**ASK, "bad.more": {}})
-    async with hosted(place) as host, host.subscribe("bad.said") as said, host.subscribe(FAILED + "bad.ask") as failed:
-        host.publish("bad.ask", 1)
-        await next_of(said)
-        host.publish("bad.more", 2)
-        assert (await next_of(failed)).payload["reason"] == "guest-fault"
-        await good_still_answers(host)
-
-
-async def never_returns_from_an_allocator_of_a_module_that_waits(place: Path) -> None:
-    bad(place, allocator(Guest(RECV).handles(""), spin() + "(unreachable)"))
-    async with hosted(place) as host:
-        assert (await report_of(host, "bad.ask"))["reason"] == "trap"
-        await good_still_answers(host)
-
-
-async def recurses_in_an_allocator_from_a_host_function(place: Path) -> None:
-    guest = Guest(SUBSCRIBE, POLL, "(global $armed (mut i32) (i32.const 0))")
-    poll = f"(call $poll (i32.load (i32.const {RETURNED + 4})) (i32.const 1200))"
-    subscribe = f"(call $subscribe {guest.text('bad.said')} (i32.const {RETURNED}))"
-    guest.handles(subscribe + guest.say("bad.said") + "(global.set $armed (i32.const 1))" + poll)
-    guest.add(f"(func $deeper {ALLOC} (call $deeper (local.get 0) (local.get 1) (local.get 2) (local.get 3)))")
-    args = "(local.get 0) (local.get 1) (local.get 2) (local.get 3)"
-    allocator(guest, f"(if (result i32) (global.get $armed) (then (call $deeper {args})) (else (call $alloc {args})))")
-    bad(place, guest, subscribe={**ASK, "bad.said": {}})
-    async with hosted(place) as host:
-        assert (await report_of(host, "bad.ask"))["reason"] == "trap"
-        await good_still_answers(host)
-
-
-async def publishes_deep_json_from_deep_recursion(place: Path) -> None:
-    """The host function runs on what the guest left of its stack."""
-    guest = Guest()
-    depth = 20_000
-    down = "(if (local.get 0) (then (call $deep (i32.sub (local.get 0) (i32.const 1)))) (else {}))"
-    nested = f"(call $publish {guest.text('bad.said')} (i32.const {HEAP}) (i32.const {depth}))"
-    guest.add(f"(func $deep (param i32) {down.format(nested)})")
-    fill = f"(memory.fill (i32.const {HEAP}) (i32.const {ord('[')}) (i32.const {depth}))"
-    bad(place, guest.handles(fill + "(call $deep (i32.const 10000))"))
-    async with hosted(place) as host, host.subscribe(FAILED + "*") as failed:
-        host.publish("bad.ask", 1)
-        assert (await next_of(failed)).payload["reason"] in ("publish-denied", "trap")
-        await good_still_answers(host)
-
-
-ALONE: list[Callable[[Path], Awaitable[None]]] = [
-    waits_in_its_allocator,
-    waits_in_its_post_return_function,
-    waits_in_its_allocator_during_a_wait,
-    never_returns_from_an_allocator_of_a_module_that_waits,
-    recurses_in_an_allocator_from_a_host_function,
-    publishes_deep_json_from_deep_recursion,
-]
-
-
-def test_guests_that_could_take_the_process_down_do_not(tmp_path: Path) -> None:
-    """Each in a process of its own; all at once, because a start takes longer than the test."""
-    support = Path(sys.modules["guests_in_wat"].__file__ or "").parent
-    environment = {**os.environ, "PYTHONPATH": str(support)}
-    running = {
-        act.__name__: subprocess.Popen(
-            [sys.executable, __file__, act.__name__, str(tmp_path / act.__name__)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for act in ALONE
-    }
-    ended = {name: (process.communicate(timeout=50)[1], process.returncode) for name, process in running.items()}
-    assert {name: said for name, (said, code) in ended.items() if code} == {}
-
-
-if __name__ == "__main__":
-    scenario = next(act for act in ALONE if act.__name__ == sys.argv[1])
-    trio.run(scenario, Path(sys.argv[2]))

@@ -173,7 +173,7 @@ def test_caret_and_tilde_are_ranges_that_begin_with_what_they_name(version: Vers
         assert wanted.allows(named)
         if wanted.allows(version):
             assert version >= named
-            assert parse_requirement(f"^{named}").allows(version)
+            assert version.major == named.major
         assert parse_requirement(f"={named}").allows(version) == (version == named)
 
 

@@ -26,7 +26,7 @@ PUBLISH = f'(import "{IPC}" "publish" (func $publish_raw (param i32 i32 i32 i32 
 SUBSCRIBE = f'(import "{IPC}" "subscribe" (func $subscribe (param i32 i32 i32)))'
 RECV = f'(import "{IPC}" "[method]subscription.recv" (func $recv (param i32 i64 i32)))'
 POLL = f'(import "{IPC}" "[method]subscription.poll" (func $poll (param i32 i32)))'
-READY = '(import "astrid:sys/host@1.0.0" "signal-ready" (func $ready (param i32)))'
+READY = '(import "astrid:sys/host@1.0.0" "signal-ready" (func $ready))'
 
 BUMP = """
   (func $alloc (param $old i32) (param $old_len i32) (param $align i32) (param $size i32) (result i32)
@@ -198,3 +198,27 @@ async def report_of(host: Host, topic: str, payload: Any = None) -> dict[str, An
         host.publish(topic, {} if payload is None else payload)
         report: dict[str, Any] = (await next_of(events)).payload
     return report
+
+
+# Guests that do harm.
+
+OK_TEXT = "(i32.const 2048) (i32.const 8)"
+NO_TIME = {"timeout_secs": 0.05}
+
+
+def publish_raw(topic: str = OK_TEXT, text: str = OK_TEXT, returned: int = RETURNED) -> str:
+    """A publish whose pointers may lead anywhere."""
+    return f"(call $publish_raw {topic} {text} (i32.const {returned}))"
+
+
+def allocator(guest: Guest, body: str) -> Guest:
+    """Give the guest an allocator of its own."""
+    guest.realloc = ""
+    return guest.add(f'(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) {body})')
+
+
+def bad(place: Path, guest: Guest | bytes, **options: Any) -> Path:
+    """The capsule `bad`, beside the good one: it handles `bad.ask`, may say `bad.said`, and compute for 50 ms."""
+    good(place)
+    options = {"limits": NO_TIME, "publish": ["bad.said"], "subscribe": {"bad.ask": "act"}, **options}
+    return capsule(place, "bad", guest, **options)

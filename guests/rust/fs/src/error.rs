@@ -26,6 +26,14 @@ impl FsError {
         })
     }
 
+    /// It can be read, but not be returned at once.
+    pub(crate) fn too_much(path: &str, lines: usize) -> Self {
+        Self(format!(
+            "That is more of {path:?} than fits into one result: it has {lines} lines; ask for fewer of them, with \
+             start_line and end_line."
+        ))
+    }
+
     pub(crate) fn not_text(path: &str) -> Self {
         Self(format!("The file {path:?} is not text in UTF-8."))
     }

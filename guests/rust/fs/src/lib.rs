@@ -5,9 +5,12 @@ mod lines;
 
 use astrid_sdk::prelude::*;
 use error::FsError;
-use lines::lines;
+use lines::{lines, sent_bytes};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+/// The room for a text in a result: a message has at most 1 MiB, and the text is not all that is in it.
+const SENT_BYTES: usize = (1 << 20) - (16 << 10);
 
 #[derive(Default)]
 pub struct Fs;
@@ -41,16 +44,19 @@ impl Fs {
         serde_json::to_string(&names).map_err(|error| failed(error.into()))
     }
 
-    /// Reads a text file of the workspace: all of it, or the lines from start_line to end_line. A range beyond the end
-    /// of the file is empty.
+    /// Reads a text file of the workspace: all of it, or the lines from start_line to end_line (none beyond its end).
     #[astrid::tool("read_file")]
     fn read_file(&self, args: ReadFile) -> Result<String, FsError> {
-        let failed = |error| FsError::new("file", &args.file_path, error);
-        let bytes = fs::read(&args.file_path).map_err(failed)?;
-        let text = String::from_utf8(bytes).map_err(|_| FsError::not_text(&args.file_path))?;
-        Ok(match (args.start_line, args.end_line) {
-            (None, None) => text,
-            (first, last) => lines(&text, first.unwrap_or(1), last.unwrap_or(usize::MAX)).to_owned(),
-        })
+        let path = &args.file_path;
+        let bytes = fs::read(path).map_err(|error| FsError::new("file", path, error))?;
+        let text = String::from_utf8(bytes).map_err(|_| FsError::not_text(path))?;
+        let wanted = match (args.start_line, args.end_line) {
+            (None, None) => &text,
+            (first, last) => lines(&text, first.unwrap_or(1), last.unwrap_or(usize::MAX)),
+        };
+        if sent_bytes(wanted) > SENT_BYTES {
+            return Err(FsError::too_much(path, text.lines().count()));
+        }
+        Ok(wanted.to_owned())
     }
 }

@@ -1,4 +1,4 @@
-//! Ranges of lines.
+//! Ranges of lines, and what they take up in a result.
 
 /// The lines from `first` to `last`, both included and counted from 1, without the last one's line break. Empty where
 /// the text has none of them.
@@ -18,9 +18,21 @@ fn after(text: &str, count: usize) -> usize {
     text.match_indices('\n').nth(breaks_before).map_or(text.len(), |(at, _)| at + 1)
 }
 
+/// The bytes of a text in a result, where it is a JSON string within a JSON string.
+pub(crate) fn sent_bytes(text: &str) -> usize {
+    let quotes = 6;
+    let escaped = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' => 4,
+        b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 3,
+        0..0x20 => 7,
+        _ => 1,
+    });
+    quotes + escaped.sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::lines;
+    use super::{lines, sent_bytes};
 
     const TEXT: &str = "one\ntwo\n\nfour\n";
 
@@ -57,5 +69,14 @@ mod tests {
     #[test]
     fn line_breaks_of_windows_are_kept_between_lines() {
         assert_eq!(lines("one\r\ntwo\r\nthree", 1, 2), "one\r\ntwo");
+    }
+
+    #[test]
+    fn a_text_takes_up_what_quoting_it_twice_makes_of_it() {
+        let every_ascii_character: String = (0..=0x7f_u8).map(char::from).collect();
+        for text in ["", "a \"b\" \\ \n", "é🙂", &every_ascii_character] {
+            let quoted = serde_json::to_string(&serde_json::to_string(text).unwrap()).unwrap();
+            assert_eq!(sent_bytes(text), quoted.len(), "{text:?}");
+        }
     }
 }

@@ -51,9 +51,9 @@ mod tests {
 
     #[test]
     fn a_slip_finds_the_key_and_the_likest_comes_first() {
-        let keys = keys(&["groceries", "todo", "todo-home", "Tofo"]);
-        assert_eq!(nearest("tod", &keys, 5), ["todo", "Tofo", "todo-home"]);
-        assert_eq!(nearest("tod", &keys, 1), ["todo"]);
+        let keys = keys(&["groceries", "todo", "todo-home", "Mod"]);
+        assert_eq!(nearest("tod", &keys, 5), ["Mod", "todo", "todo-home"]);
+        assert_eq!(nearest("tod", &keys, 1), ["Mod"]);
     }
 
     #[test]

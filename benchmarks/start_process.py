@@ -27,7 +27,7 @@ def imports() -> None:
 
 async def host(folder: str) -> None:
     """Open the host with the bundled capsules, all of which must load."""
-    import json
+    import msgspec
 
     import astrid_host
     from astrid_host.engine import Engine
@@ -42,7 +42,8 @@ async def host(folder: str) -> None:
     Engine.__init__ = watched  # type: ignore[method-assign, assignment]
     async with astrid_host.open_host(state_dir=folder, workspace=folder, strict=True) as opened:
         states = {name: info.state for name, info in opened.capsules.items()}
-    print(json.dumps({"compiled": sum(engine.compiled for engine in engines), "capsules": states}))
+    told = {"compiled": sum(engine.compiled for engine in engines), "capsules": states}
+    print(msgspec.json.encode(told).decode())
 
 
 if __name__ == "__main__":

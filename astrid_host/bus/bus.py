@@ -68,9 +68,10 @@ class Bus:
     def _spread(self, event: Event) -> None:
         topic = event.topic
         received = self.sink is not None and self.sink.admit(event)
-        for subscription in self.subscriptions.matching(topic, event.principal):
-            subscription.offer(event)
-            received = received or not subscription.observe
+        if self.subscriptions.any_for(topic):
+            for subscription in self.subscriptions.matching(topic, event.principal):
+                subscription.offer(event)
+                received = received or not subscription.observe
         observers = self._observers.get(topic)
         if observers:
             received = True

@@ -99,6 +99,10 @@ class Subscriptions:
         if not kept:
             del self._exact[subscription.pattern]
 
+    def any_for(self, topic: str) -> bool:
+        """Whether it is worth asking who matches: most topics have no subscription."""
+        return bool(self._wild) or topic in self._exact
+
     def matching(self, topic: str, principal: str | None) -> Iterator[Subscription]:
         """Those that receive an event of that topic and principal."""
         for subscription in self._exact.get(topic, ()):

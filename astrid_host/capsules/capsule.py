@@ -48,20 +48,28 @@ class Capsule:
         self.handlers: list[Handler] = []
         self.run_loop: Call | None = None
         self.is_ready = threading.Event()
+        self.concurrency = 1
+        self.timeout_s = 0.0
+        # These are there once the module is built.
+        self.pool: Pool
+        self.publisher: Publisher
+        self.hook: Entry
         self._manifest: Manifest | None = None
         self._linked: Prelinked | None = None
-        self._pool: Pool | None = None
-        self._publisher: Publisher | None = None
         self.subscribe_gate: SubscribeGate | None = None
 
     def described_by(self, manifest: Manifest) -> None:
         """Its manifest was read."""
         self._manifest = manifest
         self.subscribe_gate = SubscribeGate(manifest)
+        self.concurrency = manifest.limits.concurrency
+        self.timeout_s = manifest.limits.timeout_secs
 
     def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
         """Its module was compiled and linked."""
-        self._linked, self._pool, self._publisher = linked, pool, publisher
+        self._linked, self.pool, self.publisher = linked, pool, publisher
+        if HOOK in linked.entries:
+            self.hook = linked.entries[HOOK]
 
     def fail(self, error: str) -> None:
         """It does not take part; `error` says why."""
@@ -92,36 +100,12 @@ class Capsule:
         return self._manifest.package.version if self._manifest is not None else ""
 
     @property
-    def pool(self) -> Pool:
-        assert self._pool is not None, "its module is not loaded"
-        return self._pool
-
-    @property
     def linked(self) -> Prelinked | None:
         return self._linked
 
-    @property
-    def publisher(self) -> Publisher:
-        assert self._publisher is not None, "its module is not loaded"
-        return self._publisher
-
-    @property
-    def hook(self) -> Entry:
-        assert self._linked is not None, "its module is not loaded"
-        return self._linked.entries[HOOK]
-
-    @property
-    def concurrency(self) -> int:
-        return self.manifest.limits.concurrency
-
-    @property
-    def timeout_s(self) -> float:
-        return self.manifest.limits.timeout_secs
-
     def close(self) -> None:
         """Close its instances and free its module; nothing of it runs any more."""
-        if self._pool is not None:
-            self._pool.close()
         linked, self._linked = self._linked, None
         if linked is not None:
+            self.pool.close()
             linked.close()

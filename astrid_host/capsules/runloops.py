@@ -58,8 +58,8 @@ class RunLoop:
             if call.message is not None:
                 with self._bus.lock:
                     detail = with_refusals(told.detail, call.refused)
-                    failure = Failure(told.reason, detail, capsule.id, RUN)
-                    self._bus.report(call.message, failure, published=call.published)
+                    report = Failure(told.reason, detail, capsule.id, RUN)
+                    self._bus.report(call.message, report, published=call.published)
         elif failure is None and not stub:
             log.info("%s: its run loop returned", capsule.id)
         self._ended(stub)

@@ -33,6 +33,7 @@ class Dispatcher:
         self.turns = turns
         self.owner = owner
         self.handlers = Handlers()
+        self.crowded: set[Queue] = set()  # queues without room for one more event that follows
 
     # From the bus to the queues.
 
@@ -77,6 +78,8 @@ class Dispatcher:
 
     def congested(self, topic: str, principal: str | None) -> bool:
         """Whether a handler's queue has no room for one more event that follows from another's handling."""
+        if not self.crowded:
+            return False
         route = self.handlers.route(topic)
         for handler in route.handlers[:1] if route.chain else route.handlers:
             queue = handler.receiver.queues.get(principal)
@@ -176,4 +179,6 @@ class Dispatcher:
                 if not work.event.left:
                     self.settle(work.event)
             queue.entering = 0
-            queue.let_in()
+            self.crowded.discard(queue)
+            while queue.outside:
+                queue.let_in()

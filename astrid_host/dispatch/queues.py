@@ -67,6 +67,8 @@ class Queue:
     def put(self, work: Work, entering: bool) -> None:
         self.works.append(work)
         self.entering += entering
+        if len(self.works) - self.entering >= FOLLOWING_ROOM:
+            self.dispatcher.crowded.add(self)
         self.schedule()
 
     def schedule(self) -> None:
@@ -79,6 +81,8 @@ class Queue:
         if not self.works or self.running >= self.receiver.concurrency:
             return None
         work = self.works.popleft()
+        if self.dispatcher.crowded:
+            self.dispatcher.crowded.discard(self)
         self.running += 1
         if work.event.entering and not work.step:
             self.entering -= 1

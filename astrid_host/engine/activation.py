@@ -11,6 +11,7 @@ engine says, as a `GuestFailed`. After that the instance is not to be used again
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from astrid_host.engine import native
 if TYPE_CHECKING:
     from astrid_host.engine.instance import Entry, Instance
 
-# An allocator that runs for so many ticks is taken to be endless.
+# An allocator that runs for so many ticks is taken to be endless; so is one that takes its time at each of many strings,
+# because a thread stands still until the value is lowered.
 NESTED_TICKS = 4
+NESTED_S = 0.5
 
 
 class _Here(threading.local):
@@ -69,6 +72,7 @@ class Activation:
         "nested",
         "reached",
         "result",
+        "slow_since",
         "suspend",
         "trap_at",
     )
@@ -81,6 +85,7 @@ class Activation:
         self.failure: BaseException | None = None
         self.nested = 0  # in the guest's allocator or post-return: counts the ticks spent there, from 1
         self.reached = False  # it called a host function
+        self.slow_since = 0.0  # when the allocator first met a tick while this value was lowered
         self.suspend: Suspend | None = None
         self.lowering: Callable[[Callable[[], Any]], None] | None = None
         self.trap_at = 0
@@ -143,7 +148,9 @@ def on_epoch(_context: int, _env: int, more_ticks: Any, kind: Any) -> int | None
         return None
     kind[0] = 0
     activation.nested += 1
-    if activation.nested > NESTED_TICKS:
+    now = time.monotonic()
+    activation.slow_since = activation.slow_since or now
+    if activation.nested > NESTED_TICKS or now - activation.slow_since > NESTED_S:
         error: int = native.NEW_ERROR(b"the guest's allocator or post-return function does not return")
         return error
     return None
@@ -161,6 +168,7 @@ def go_on(_env: int) -> bool:
     if not suspend.ready:
         return False
     activation.suspend = None
+    activation.slow_since = 0.0
     lowering, activation.lowering = activation.lowering, None
     assert lowering is not None, "a wait without a way to lower its result"
     try:

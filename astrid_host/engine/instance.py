@@ -266,18 +266,30 @@ class Instance:
             GuestFault: it has no allocator, or what that returned is not such memory.
             Trap: the allocator trapped, or did not return.
         """
-        if not self._realloc_at:
-            raise GuestFault(f"{self.module.name} exports no cabi_realloc, so nothing can be passed to it")
         activation = here.activation
         assert activation is not None, "memory is allocated on behalf of a call"
-        at = self._enter(activation, self._realloc_at, REALLOC, 0, 0, align, size)
-        # Memory never shrinks, so what was there at the last look still is.
-        if at % align or (
-            at + size > self._size and at + size > native.MEMORY_SIZE(self.context, self._memory_at)
-        ):
+        if self._realloc_at and self._inner_buffer is None:  # `_enter`, written out: it runs twice a call
+            activation.nested = 1
+            REALLOC.pack_raw(self._raw, 0, 0, 0, align, size)
+            error = native.CALL(self.context, self._realloc_at, self._raw_at, 4, self._inner_at)
+            activation.nested = 0
+            if error or self._inner_out[0]:
+                self._inner_out[1] = error
+                raise self._inner_failed(activation)
+            at: int = self._raw_result.value
+            # Memory never shrinks, so what was there at the last look still is.
+            if not at % align and at + size <= self._size:
+                return at
+            return self._checked(at, align, size)
+        if not self._realloc_at:
+            raise GuestFault(f"{self.module.name} exports no cabi_realloc, so nothing can be passed to it")
+        return self._checked(self._enter(activation, self._realloc_at, REALLOC, 0, 0, align, size), align, size)
+
+    def _checked(self, at: int, align: int, size: int) -> int:
+        held = native.MEMORY_SIZE(self.context, self._memory_at)
+        if at % align or at + size > held:
             raise GuestFault(
-                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: "
-                f"the memory has {native.MEMORY_SIZE(self.context, self._memory_at)} bytes"
+                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: the memory has {held} bytes"
             )
         return at
 

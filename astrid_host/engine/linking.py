@@ -200,6 +200,7 @@ def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[...,
             if activation.nested:  # type: ignore[union-attr]
                 raise _reentered(key)
             activation.reached = True  # type: ignore[union-attr]
+            activation.slow_since = 0.0  # type: ignore[union-attr]
             guest = activation.instance  # type: ignore[union-attr]
             args = unpack(string_at(raw, size))
             try:
@@ -235,6 +236,7 @@ def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..
             native.VOID.from_address(trap_at).value = native.NEW_TRAP(b"host", 4)
             return
         activation.reached = True
+        activation.slow_since = 0.0
         activation.trap_at = trap_at
         activation.suspend = None
         try:

@@ -207,7 +207,7 @@ async def test_guests_that_compute_share_the_crew(tmp_path: Path) -> None:
     for n in range(4):
         spinner(tmp_path, f"spin{n}")
     guest = Guest()
-    guest.handles(guest.say("said.begun") + compute(100_000_000) + guest.say("said.ended"))
+    guest.handles(guest.say("said.begun") + compute(25_000_000) + guest.say("said.ended"))
     capsule(tmp_path, "worker", guest, {"work": "act"}, ["said.*"])
     async with hosted(tmp_path, workers=1) as host, host.subscribe("said.begun") as begun:
         async with host.subscribe("said.ended") as ended:
@@ -221,7 +221,7 @@ async def test_guests_that_compute_share_the_crew(tmp_path: Path) -> None:
 async def test_a_handler_that_computed_long_twice_does_so_for_everybody_off_the_loop(tmp_path: Path) -> None:
     """And comes back to the loop's thread when it is quick again: it answers as before."""
     guest = Guest()
-    slow = f"(if (i32.eq (i32.load8_u (local.get $payload)) (i32.const {ord('9')})) (then {compute(50_000_000)}))"
+    slow = f"(if (i32.eq (i32.load8_u (local.get $payload)) (i32.const {ord('9')})) (then {compute(6_000_000)}))"
     capsule(tmp_path, "w", guest.handles(slow + guest.say("said.ended")), {"work": "act"}, ["said.*"])
     async with hosted(tmp_path) as host, host.subscribe("said.ended") as said:
         for n in (9, 9, 9, 1, 1, 1, 9, 1):

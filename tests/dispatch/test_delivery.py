@@ -223,7 +223,7 @@ async def test_events_of_one_principal_are_handled_in_order(tmp_path: Path) -> N
     guest = Guest()
     many = "".join(guest.say("a.ask", str(n)) for n in range(200))
     capsule(tmp_path, "many", guest.handles(many), {"go": "act"}, ["a.ask"])
-    slow = "(if (i32.eq (i32.load8_u (local.get $payload)) (i32.const 51)) (then " + compute(4_000_000) + "))"
+    slow = "(if (i32.eq (i32.load8_u (local.get $payload)) (i32.const 51)) (then " + compute(2_000_000) + "))"
     says(tmp_path, "one", row(), slow)
     async with hosted(tmp_path) as host, host.subscribe("said.one", principal="alice") as said:
         async with host.subscribe("said.one", principal="bob") as others:

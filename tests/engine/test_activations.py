@@ -1,48 +1,19 @@
-"""A call carries its own errors, belongs to one thread at a time, and its allocator may neither wait nor yield."""
+"""A call carries its own errors, belongs to one thread at a time, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from guests_in_wat import Guest
+from linked_guests import HOOK, MEMORY, NUMBER_IMPORT, hook, linked, number, plain_guest, ticking, to_the_end, together
 
-from astrid_host.engine import Activation, Engine, Entry, Import, Instance, Linker, Prelinked, Suspend
-from astrid_host.errors import GuestFault, HostError, Trap
-from astrid_host.wit.types import Field, Function, ListOf, OptionOf, Primitive, Record
-
-MEMORY = 64 << 20
-TEXT = Primitive("string")
-U32 = Primitive("u32")
-HOOK = Function(
-    "astrid-hook-trigger",
-    (Field("action", TEXT), Field("payload", ListOf(Primitive("u8")))),
-    Record("capsule-result", (Field("action", TEXT), Field("data", OptionOf(TEXT)))),
-)
-RUN = Function("run", (), None)
-ENTRIES = {HOOK.name: HOOK, RUN.name: RUN}
-NUMBER = Function("number", (Field("n", U32),), U32)
-WORDS = Function("words", (Field("n", U32),), ListOf(TEXT))
-NUMBER_IMPORT = '(import "test" "number" (func $number (param i32) (result i32)))'
-WORDS_IMPORT = '(import "test" "words" (func $words (param i32 i32)))'
-
-
-class Given:
-    """Host functions for one test."""
-
-    def __init__(self, **functions: Import) -> None:
-        self.functions = functions
-
-    def find(self, module: str, name: str) -> Import | None:
-        return self.functions.get(name) if module == "test" else None
-
-    def known(self) -> Iterable[tuple[str, str]]:
-        return (("test", name) for name in self.functions)
+from astrid_host.engine import Activation, Engine, Entry, Suspend
+from astrid_host.errors import HostError, Trap
 
 
 @pytest.fixture(scope="module")
@@ -57,33 +28,6 @@ def quick_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
-
-
-def linked(engine: Engine, guest: Guest, **functions: Import) -> Prelinked:
-    return Linker(engine.wasmtime, Given(**functions)).prelink(engine.module("guest", guest.wasm()), ENTRIES)
-
-
-def hook(module: Prelinked, instance: Instance, payload: bytes = b"1") -> Activation:
-    activation = Activation(module.entries[HOOK.name], ("act", payload))
-    activation.instance = instance
-    return activation
-
-
-def to_the_end(activation: Activation) -> Any:
-    while not activation.advance():
-        if activation.suspend is not None:
-            activation.suspend.ready = True
-    return activation.result
-
-
-def number(run: Callable[..., Any], waits: bool = False) -> Import:
-    return Import(NUMBER, run, waits)
-
-
-def plain_guest(*more: str) -> Guest:
-    """Calls `number` with its payload's first byte, if it has any."""
-    guest = Guest(NUMBER_IMPORT, *more, publishes=False)
-    return guest.handles("(drop (call $number (i32.load8_u (local.get $payload))))")
 
 
 class Own(Exception):
@@ -129,43 +73,6 @@ def test_threads_that_raise_at_the_same_time_never_swap_their_errors(engine: Eng
 
     together(threads, work)
     assert wrong == []
-
-
-def together(count: int, work: Callable[[int], None]) -> None:
-    """Run `work` on so many threads; what one raises is raised here."""
-    raised: list[BaseException] = []
-
-    def guarded(me: int) -> None:
-        try:
-            work(me)
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            raised.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(me,)) for me in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
-
-
-@contextmanager
-def ticking(engine: Engine) -> Iterator[None]:
-    """A clock that ticks each millisecond."""
-    stop = threading.Event()
-
-    def tick() -> None:
-        while not stop.wait(0.001):
-            engine.tick()
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_threads_whose_guests_trap_keep_their_own_backtraces(engine: Engine) -> None:
@@ -290,48 +197,6 @@ def test_a_call_that_is_abandoned_leaves_its_stack(engine: Engine) -> None:
         assert call.instance is not None
         call.instance.close()
     assert cancelled == list(range(1, 101))
-
-
-def test_results_of_waits_are_lowered_by_allocators_of_their_own_futures(engine: Engine) -> None:
-    """A module that imports a waiting function is entered by a future for each allocation: it works under load, from
-    many threads, with many allocations a call."""
-
-    def words(activation: Activation, n: int) -> Suspend:
-        return Suspend(activation, lambda: [f"word {i}" for i in range(n)])
-
-    guest = Guest(WORDS_IMPORT, publishes=False)
-    first = "(i32.load (i32.load (i32.const 1104)))"
-    guest.handles(
-        "(call $words (i32.load8_u (local.get $payload)) (i32.const 1104))"
-        f"(call $answer {guest.text('final')} {first} (i32.const 6))"
-    )
-    module = linked(engine, guest, words=Import(WORDS, words, True))
-    assert module.waits
-
-    def work(me: int) -> None:
-        instance = module.new(MEMORY)
-        for n in range(1, 60):
-            assert to_the_end(hook(module, instance, bytes([n + me]))).data == "word 0"
-        instance.close()
-
-    together(4, work)
-
-
-@pytest.mark.parametrize("waits", [False, True], ids=["plain", "waiting"])
-def test_no_import_can_be_called_from_the_allocator(engine: Engine, waits: bool) -> None:
-    called = []
-
-    def counts(_activation: Activation, n: int) -> int:
-        called.append(n)
-        return n
-
-    guest = Guest(NUMBER_IMPORT, publishes=False).handles("")
-    guest.realloc = ""
-    guest.add('(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (call $number (i32.const 4096)))')
-    module = linked(engine, guest, number=number(counts, waits))
-    with pytest.raises(GuestFault, match="cabi_realloc"):
-        hook(module, module.new(MEMORY)).advance()
-    assert called == []
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["plain", "waiting"])

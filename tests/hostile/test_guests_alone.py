@@ -26,7 +26,6 @@ from guests_in_wat import (
     spin,
 )
 
-
 ALLOCATES = "(param i32 i32 i32 i32) (result i32)"
 
 
@@ -98,7 +97,7 @@ async def publishes_deep_json_from_deep_recursion(place: Path) -> None:
     nested = f"(call $publish {guest.text('bad.said')} (i32.const {HEAP}) (i32.const {depth}))"
     guest.add(f"(func $deep (param i32) {down.format(nested)})")
     fill = f"(memory.fill (i32.const {HEAP}) (i32.const {ord('[')}) (i32.const {depth}))"
-    bad(place, guest.handles(fill + "(call $deep (i32.const 10000))"))
+    bad(place, guest.handles(fill + "(call $deep (i32.const 10000))"), limits={"timeout_secs": 10})
     async with hosted(place) as host, host.subscribe(FAILED + "*") as failed:
         host.publish("bad.ask", 1)
         assert (await next_of(failed)).payload["reason"] in ("publish-denied", "trap")
@@ -118,7 +117,7 @@ ALONE: list[Callable[[Path], Awaitable[None]]] = [
 def test_guests_that_could_take_the_process_down_do_not(tmp_path: Path) -> None:
     """Each in a process of its own; all at once, because a start takes longer than the test."""
     support = Path(sys.modules["guests_in_wat"].__file__ or "").parent
-    environment = {**os.environ, "PYTHONPATH": str(support)}
+    environment = {**os.environ, "PYTHONPATH": str(support), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     running = {
         act.__name__: subprocess.Popen(
             [sys.executable, __file__, act.__name__, str(tmp_path / act.__name__)],

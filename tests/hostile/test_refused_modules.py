@@ -9,7 +9,6 @@ import pytest
 from guests_in_wat import (
     IPC,
     Guest,
-    allocator,
     bad,
     good_still_answers,
     hosted,

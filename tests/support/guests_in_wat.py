@@ -203,7 +203,7 @@ async def report_of(host: Host, topic: str, payload: Any = None) -> dict[str, An
 # Guests that do harm.
 
 OK_TEXT = "(i32.const 2048) (i32.const 8)"
-NO_TIME = {"timeout_secs": 0.05}
+NO_TIME = {"timeout_secs": 0.2}
 
 
 def publish_raw(topic: str = OK_TEXT, text: str = OK_TEXT, returned: int = RETURNED) -> str:
@@ -218,7 +218,7 @@ def allocator(guest: Guest, body: str) -> Guest:
 
 
 def bad(place: Path, guest: Guest | bytes, **options: Any) -> Path:
-    """The capsule `bad`, beside the good one: it handles `bad.ask`, may say `bad.said`, and compute for 50 ms."""
+    """The capsule `bad`, beside the good one: it handles `bad.ask`, may say `bad.said`, and compute for 200 ms."""
     good(place)
     options = {"limits": NO_TIME, "publish": ["bad.said"], "subscribe": {"bad.ask": "act"}, **options}
     return capsule(place, "bad", guest, **options)

@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 
-.PHONY: setup demo test lint bench fuzz guests check-guests lint-guests clean
+.PHONY: setup demo test lint bench fuzz guests check-guests lint-guests test-guests clean
 
 setup: $(VENV)/.ready
 
@@ -51,6 +51,10 @@ check-guests:
 
 lint-guests:
 	python3 guests/build_guests.py lint
+
+test-guests:
+	python3 guests/build_guests.py test
+	cd guests/assemblyscript && npm test
 
 clean:
 	rm -rf $(VENV) build dist guests/rust/target guests/assemblyscript/node_modules guests/assemblyscript/build

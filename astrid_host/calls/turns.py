@@ -153,7 +153,10 @@ class Turns:
             job = self.runnable.popleft()
             call = job if isinstance(job, Call) else job.take()
             if call is not None:
-                self.clock.wind()
+                clock = self.clock
+                clock.runs += 1
+                if clock.stopped:
+                    clock.wind()
                 self.live.add(call)
                 if self._closing and call.cancelled is None:
                     call.cancelled = GuestCancelled("the host stops")
@@ -171,7 +174,8 @@ class Turns:
             ended = call.advance()
         except BaseException as error:  # noqa: BLE001 - becomes the end of this call, and of no other
             failure = error
-        call.worked += now() - begun
+        ended_at = now()
+        call.worked += ended_at - begun
         if failure is None and not ended:
             suspend = call.suspend
             if suspend is not None:
@@ -182,7 +186,7 @@ class Turns:
             failure = GuestTimeout(
                 f"{call.capsule.id} computed for more than {call.limit_s:g} s: give it more by [limits] timeout_secs"
             )
-        self._end(call, failure)
+        self._end(call, failure, ended_at)
         return True
 
     def _park(self, call: Call, suspend: Suspend) -> None:
@@ -205,13 +209,13 @@ class Turns:
         self._deadlines = kept
         self._prune_at = max(PRUNE_AT, 2 * len(kept))
 
-    def _end(self, call: Call, failure: BaseException | None) -> None:
+    def _end(self, call: Call, failure: BaseException | None, at: float) -> None:
         instance = call.instance
         if failure is None:
             call.owner.pace.took(call.worked, LONG_S)
         if instance is not None:
             if failure is None:
-                call.capsule.pool.give_back(instance, now())
+                call.capsule.pool.give_back(instance, at)
             else:
                 call.abandon()
                 call.capsule.pool.discard(instance)

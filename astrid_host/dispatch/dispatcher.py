@@ -98,7 +98,8 @@ class Dispatcher:
         with self.bus.lock:
             queue = work.queue
             queue.running -= 1
-            queue.schedule()
+            if queue.works:
+                queue.schedule()
             event, handler = work.event, work.handler
             if not told.reason and handler.reply and told.data:
                 handler.receiver.publisher.reply(call, handler.reply, told.data)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from astrid_host.bus import Event
-from astrid_host.calls import Call, Pace
+from astrid_host.calls import Call
 
 if TYPE_CHECKING:
     from astrid_host.dispatch.dispatcher import Dispatcher
@@ -24,21 +24,18 @@ FOLLOWING_ROOM = 1024
 class Work:
     """One event on its way through one handler; in a chain, `step` counts the members before it."""
 
-    __slots__ = ("chain", "event", "handler", "payload", "queue", "step")
+    __slots__ = ("chain", "event", "handler", "pace", "payload", "queue", "step")
 
     def __init__(
         self, queue: Queue, handler: Handler, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int
     ) -> None:
         self.queue = queue
         self.handler = handler
+        self.pace = handler.pace
         self.event = event
         self.payload = payload
         self.chain = chain
         self.step = step
-
-    @property
-    def pace(self) -> Pace:
-        return self.handler.pace
 
     def ended(self, call: Call, failure: BaseException | None) -> None:
         self.queue.dispatcher.ended(self, call, failure)
@@ -69,7 +66,8 @@ class Queue:
         self.entering += entering
         if len(self.works) - self.entering >= FOLLOWING_ROOM:
             self.dispatcher.crowded.add(self)
-        self.schedule()
+        if not self.scheduled:
+            self.schedule()
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.running < self.receiver.concurrency:
@@ -87,7 +85,8 @@ class Queue:
         if work.event.entering and not work.step:
             self.entering -= 1
             self.let_in()
-        self.schedule()
+        if self.works:
+            self.schedule()
         receiver = self.receiver
         return Call(
             receiver,

@@ -43,7 +43,8 @@ def _abort(_env: int, _caller: int, raw: int, _count: int) -> int | None:
     try:
         message, file, line, column = _FOUR.unpack(ctypes.string_at(raw, _FOUR.size))
         instance = activation.instance
-        assert instance is not None
+        assert instance is not None, "a call has an instance"
+        instance.look()
         view = instance.view
         place = f"{text_at(view, file) or '<unknown>'}:{line}:{column}"
         activation.failure = Trap(f"abort: {text_at(view, message) or 'no message'}", [place])
@@ -64,7 +65,8 @@ def _trace(_env: int, _caller: int, raw: int, _count: int) -> int | None:
     try:
         message, count, *numbers = _SEVEN.unpack(ctypes.string_at(raw, _SEVEN.size))
         instance = activation.instance
-        assert instance is not None
+        assert instance is not None, "a call has an instance"
+        instance.look()
         shown: list[Any] = numbers[: min(count, 5)]
         log.info("%s: trace: %s %s", instance.module.name, text_at(instance.view, message), " ".join(map(str, shown)))
     except BaseException as error:  # noqa: BLE001 - carried to the call's owner

@@ -46,13 +46,15 @@ class Engine:
         config.wasm_gc = False
         config.wasm_component_model = False
         config.cranelift_opt_level = "speed"
+        # Views of guest memory rest on this. The address space that is set aside, 4 GiB each, is all that a guest can have.
+        config.memory_may_move = False
         config.max_wasm_stack = WASM_STACK_BYTES
         if sys.platform == "darwin":
             config.macos_use_mach_ports = False
         native.ASYNC_STACK(native.address(config.ptr()), STACK_BYTES)
         self.wasmtime = wasmtime.Engine(config)
         self.at = native.address(self.wasmtime.ptr())
-        self.cache = ModuleCache(cache, f"wasmtime {version('wasmtime')}, epochs, stack {WASM_STACK_BYTES}")
+        self.cache = ModuleCache(cache, f"wasmtime {version('wasmtime')}, epochs, memory stays, stack {WASM_STACK_BYTES}")
         self.compiled = 0  # how often the cache did not have it
 
     def tick(self) -> None:

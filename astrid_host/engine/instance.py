@@ -114,7 +114,6 @@ class Instance:
         "_size",
         "_stage",
         "_store",
-        "_view",
         "calling",
         "context",
         "handles",
@@ -124,6 +123,7 @@ class Instance:
         "out_at",
         "principal",
         "turn",
+        "view",
     )
 
     def __init__(self, module: Prelinked, memory_bytes: int) -> None:
@@ -150,7 +150,7 @@ class Instance:
         self._memory: Any = None
         self._memory_at = self._realloc_at = 0
         self._realloc: Any = None
-        self._view: memoryview | None = None
+        self.view = memoryview(b"")
         self._size = -1
         self._stage = "new"
 
@@ -198,6 +198,7 @@ class Instance:
         if memory is None:
             raise ModuleRefused(f"{self.module.name} exports no memory named 'memory'")
         self._memory, self._memory_at = memory, ctypes.addressof(memory.of)
+        self.look()
         realloc = self._find("cabi_realloc", native.KIND_FUNC)
         if realloc is not None:
             self._realloc, self._realloc_at = realloc, ctypes.addressof(realloc.of)
@@ -234,6 +235,7 @@ class Instance:
         if export.result is None:
             return None
         flat = export.result.value
+        self.look()
         value = entry.code.lift_result(self, flat)
         if export.post_at:
             self._enter(activation, export.post_at, entry.post, flat)
@@ -247,17 +249,17 @@ class Instance:
 
     # The canonical ABI: what lifting and lowering need.
 
-    @property
-    def view(self) -> memoryview:
-        """The guest's memory now, of bytes. Not to be kept: it changes when the guest grows it."""
+    def look(self) -> None:
+        """See memory that the guest has grown: `view` is as long as the memory was at the last look.
+
+        Memory never moves and never shrinks, so a view that was taken before stays good for what it covers. Whenever guest code
+        has run, the next one to read looks first.
+        """
         size: int = native.MEMORY_SIZE(self.context, self._memory_at)
         if size != self._size:
             base = native.MEMORY_DATA(self.context, self._memory_at)
-            self._view = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
+            self.view = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
             self._size = size
-        view = self._view
-        assert view is not None, "a closed instance was read"
-        return view
 
     def realloc(self, align: int, size: int) -> int:
         """Memory of the guest's own allocator: `size` bytes at a multiple of `align`, checked.
@@ -277,7 +279,6 @@ class Instance:
                 self._inner_out[1] = error
                 raise self._inner_failed(activation)
             at: int = self._raw_result.value
-            # Memory never shrinks, so what was there at the last look still is.
             if not at % align and at + size <= self._size:
                 return at
             return self._checked(at, align, size)
@@ -286,10 +287,10 @@ class Instance:
         return self._checked(self._enter(activation, self._realloc_at, REALLOC, 0, 0, align, size), align, size)
 
     def _checked(self, at: int, align: int, size: int) -> int:
-        held = native.MEMORY_SIZE(self.context, self._memory_at)
-        if at % align or at + size > held:
+        self.look()
+        if at % align or at + size > self._size:
             raise GuestFault(
-                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: the memory has {held} bytes"
+                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: the memory has {self._size} bytes"
             )
         return at
 
@@ -359,7 +360,7 @@ class Instance:
         store, self._store = self._store, None
         if store is None:
             return
-        self._view, self._size = None, -1
+        self.view, self._size = memoryview(b""), -1
         self._exports.clear()
         native.STORE_DELETE(store)
 

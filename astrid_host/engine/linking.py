@@ -202,6 +202,7 @@ def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[...,
             activation.reached = True  # type: ignore[union-attr]
             activation.slow_since = 0.0  # type: ignore[union-attr]
             guest = activation.instance  # type: ignore[union-attr]
+            guest.look()  # type: ignore[union-attr]
             args = unpack(string_at(raw, size))
             try:
                 flat = lower(guest, args, run(activation, *lift(guest, args)))
@@ -241,6 +242,8 @@ def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..
         activation.suspend = None
         try:
             guest = activation.instance
+            assert guest is not None, "a call has an instance"
+            guest.look()
             args = unpack(ctypes.string_at(args_at + native.VAL_AT, size)) if size else ()
 
             def lowering(give: Callable[[], Any]) -> None:

@@ -2,14 +2,14 @@
 
 An instance serves one principal until it is discarded, so nothing of one caller's memory meets another. All pools of a host
 share one cap, because each instance costs about six memory maps and Linux allows 65,530: at the cap the least recently used
-idle instance goes, and when none is idle the call ends with `NoInstance`. Leasing and returning are for one thread at a
+idle ones go, and when none is idle the call ends with `NoInstance`. Leasing and returning are for one thread at a
 time per lock holder; the caller's lock is held.
 """
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections import OrderedDict
 
 from astrid_host.engine.instance import Instance
 from astrid_host.engine.module import Prelinked
@@ -17,37 +17,38 @@ from astrid_host.errors import NoInstance
 
 CAP = 4096
 IDLE_S = 60.0
+EVICTED_SHARE = 64  # at the cap, one in so many goes
 
 
 class Instances:
-    """The count of all live instances of a host, and the idle ones in the order they fell idle."""
+    """The count of all live instances of a host, and where its idle ones are."""
 
     def __init__(self, cap: int = CAP) -> None:
         self.cap = cap
         self.live = 0
-        self._idle: OrderedDict[Instance, Pool] = OrderedDict()
+        self._pools: set[Pool] = set()
         self._lock = threading.Lock()
 
     def sweep(self, now: float) -> None:
         """Close what has been idle for a minute."""
         with self._lock:
-            old = []
-            for instance, pool in self._idle.items():
-                if now - instance.idle_since < IDLE_S:
-                    break
-                old.append((instance, pool))
-            for instance, pool in old:
-                self._forget(instance, pool)
-        for instance, _pool in old:
+            old = [
+                pool._forget_oldest(principal)
+                for pool in self._pools
+                for principal, kept in list(pool.idle.items())
+                for _ in range(sum(now - instance.idle_since >= IDLE_S for instance in kept))
+            ]
+        for instance in old:
             instance.close()
 
-    def _forget(self, instance: Instance, pool: Pool) -> None:
-        del self._idle[instance]
-        kept = pool.idle[instance.principal]
-        kept.remove(instance)
-        if not kept:
-            del pool.idle[instance.principal]
-        self.live -= 1
+    def _evict(self) -> list[Instance]:
+        """Take out the instances that were used least recently: several at once, because finding them costs a look at all."""
+        oldest = (
+            (kept[0].idle_since, id(kept), pool, principal)
+            for pool in self._pools
+            for principal, kept in pool.idle.items()
+        )
+        return [pool._forget_oldest(principal) for _, _, pool, principal in heapq.nsmallest(max(self.cap // EVICTED_SHARE, 1), oldest)]
 
 
 class Pool:
@@ -63,8 +64,10 @@ class Pool:
         self.module = module
         self.memory_bytes = memory_bytes
         self.instances = instances
-        self.idle: dict[str | None, list[Instance]] = {}
+        self.idle: dict[str | None, list[Instance]] = {}  # none of the lists is empty; the last is used next
         self.closed = False
+        with instances._lock:
+            instances._pools.add(self)
 
     def lease(self, principal: str | None) -> Instance:
         """An idle instance of that principal, else a new one.
@@ -73,23 +76,21 @@ class Pool:
             NoInstance: the cap is reached and none is idle.
         """
         shared = self.instances
-        evicted = None
+        evicted: list[Instance] = []
         with shared._lock:
             kept = self.idle.get(principal)
             if kept:
                 instance = kept.pop()
                 if not kept:
                     del self.idle[principal]
-                del shared._idle[instance]
                 return instance
             if shared.live >= shared.cap:
-                if not shared._idle:
+                evicted = shared._evict()
+                if not evicted:
                     raise NoInstance(f"{shared.cap} instances are at work and none is idle: try again later")
-                evicted, pool = next(iter(shared._idle.items()))
-                shared._forget(evicted, pool)
             shared.live += 1
-        if evicted is not None:
-            evicted.close()
+        for old in evicted:
+            old.close()
         try:
             instance = self.module.new(self.memory_bytes)
         except BaseException:
@@ -107,8 +108,11 @@ class Pool:
             return
         instance.idle_since = now
         with self.instances._lock:
-            self.idle.setdefault(instance.principal, []).append(instance)
-            self.instances._idle[instance] = self
+            kept = self.idle.get(instance.principal)
+            if kept is None:
+                self.idle[instance.principal] = [instance]
+            else:
+                kept.append(instance)
 
     def discard(self, instance: Instance) -> None:
         """Close an instance whose call failed."""
@@ -120,11 +124,18 @@ class Pool:
         """Close the idle instances; those at work are closed when they are given back."""
         self.closed = True
         with self.instances._lock:
-            old = [instance for kept in self.idle.values() for instance in kept]
-            for instance in old:
-                self.instances._forget(instance, self)
+            self.instances._pools.discard(self)
+            old = [self._forget_oldest(principal) for principal, kept in list(self.idle.items()) for _ in list(kept)]
         for instance in old:
             instance.close()
+
+    def _forget_oldest(self, principal: str | None) -> Instance:
+        kept = self.idle[principal]
+        instance = kept.pop(0)
+        if not kept:
+            del self.idle[principal]
+        self.instances.live -= 1
+        return instance
 
     def held_bytes(self) -> int:
         """The memory of its idle instances, in bytes."""

@@ -68,13 +68,13 @@ def _starts(start: Mapping[str, Any]) -> Iterator[Row]:
     yield ("start, imports alone", _time(imports * 1e3), "", "", "")
     for name, goal in (("warm", START_MS), ("cold", None)):
         added = start[name]["p50_ms"] - imports
-        said = "" if goal is None else _goal(f"<= +{goal:g} ms", added <= goal)
+        said = "" if goal is None else _goal(f"+{goal:g} ms", added <= goal)
         yield (f"start, {name} cache", _time(start[name]["p50_ms"] * 1e3), "", f"{added:+.0f} ms", said)
 
 
 def _peer(what: str, ours: Mapping[str, float], peer: Mapping[str, float], goal: float) -> Row:
     ratio = peer["p50_us"] / ours["p50_us"]
-    return (what, *_both(peer), f"{ratio:,.1f} x", _goal(f">= {goal:g} x", ratio >= goal))
+    return (what, *_both(peer), f"{ratio:,.1f} x", _goal(f">={goal:g} x", ratio >= goal))
 
 
 def _both(spread: Mapping[str, float]) -> tuple[str, str]:

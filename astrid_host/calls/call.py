@@ -57,7 +57,7 @@ class Call(Activation):
         owner: who hears of the end.
         limit_s: how many seconds the guest may compute.
         follows: a run loop: its principal and message follow the last message received, and its time starts anew at
-            each wait.
+            each message and each wait.
     """
 
     __slots__ = (

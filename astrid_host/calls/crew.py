@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ class Crew:
             if call is None:
                 return
             while call is not None:
-                done = turns.advance(call)
+                done = turns.advance(call, time.thread_time)
                 turns.ring()
                 with turns.lock:
                     if not done:

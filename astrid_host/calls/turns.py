@@ -163,9 +163,13 @@ class Turns:
                 return call
         return None
 
-    def advance(self, call: Call) -> bool:
-        """Run a call until it ends or waits (True), or a tick falls due (False). On the loop's thread or the crew's."""
-        begun, failure, ended = now(), None, False
+    def advance(self, call: Call, computed: Callable[[], float] = now) -> bool:
+        """Run a call until it ends or waits (True), or a tick falls due (False). On the loop's thread or the crew's.
+
+        Args:
+            computed: a clock of the seconds that this thread computes; the crew's threads are niced and may stand still.
+        """
+        begun, failure, ended = computed(), None, False
         try:
             if call.cancelled is not None:
                 raise call.cancelled
@@ -174,8 +178,7 @@ class Turns:
             ended = call.advance()
         except BaseException as error:  # noqa: BLE001 - becomes the end of this call, and of no other
             failure = error
-        ended_at = now()
-        call.worked += ended_at - begun
+        call.worked += computed() - begun
         if failure is None and not ended:
             suspend = call.suspend
             if suspend is not None:
@@ -186,7 +189,7 @@ class Turns:
             failure = GuestTimeout(
                 f"{call.capsule.id} computed for more than {call.limit_s:g} s: give it more by [limits] timeout_secs"
             )
-        self._end(call, failure, ended_at)
+        self._end(call, failure)
         return True
 
     def _park(self, call: Call, suspend: Suspend) -> None:
@@ -209,13 +212,13 @@ class Turns:
         self._deadlines = kept
         self._prune_at = max(PRUNE_AT, 2 * len(kept))
 
-    def _end(self, call: Call, failure: BaseException | None, at: float) -> None:
+    def _end(self, call: Call, failure: BaseException | None) -> None:
         instance = call.instance
         if failure is None:
             call.owner.pace.took(call.worked, LONG_S)
         if instance is not None:
             if failure is None:
-                call.capsule.pool.give_back(instance, at)
+                call.capsule.pool.give_back(instance, now())
             else:
                 call.abandon()
                 call.capsule.pool.discard(instance)

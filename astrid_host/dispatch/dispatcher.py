@@ -12,7 +12,7 @@ import logging
 from astrid_host.bus import Bus, Event, Failure
 from astrid_host.calls import Call, Turns
 from astrid_host.dispatch.handlers import Handler, Handlers, Receiver
-from astrid_host.dispatch.outcomes import Outcome, first_of, outcome, with_refusals
+from astrid_host.dispatch.outcomes import WENT_ON, Outcome, first_of, outcome, with_refusals
 from astrid_host.dispatch.queues import ENTERING_ROOM, FOLLOWING_ROOM, Queue, Work
 from astrid_host.errors import GuestCancelled, GuestFailed
 
@@ -107,34 +107,39 @@ class Dispatcher:
                 event.note_published(call.published)
             if told.reason:
                 told.detail = with_refusals(told.detail, call.refused)
-            else:
+                told = self._opted_out(work, told)
+            went_on = self._goes_on(work, told)
+            if not went_on and told.reason:
+                self._handler_failed(event, handler, told)
+            elif not went_on:
+                event.done += 1
+                event.left -= 1
+            if call.refused and not told.reason:
                 self._report_refusals(work, call)
-            if not self._goes_on(work, told):
-                if told.reason:
-                    self._handler_failed(event, handler, told)
-                else:
-                    event.done += 1
-                    event.left -= 1
-                if not event.left:
-                    self.settle(event)
+            if not went_on and not event.left:
+                self.settle(event)
+
+    def _opted_out(self, work: Work, told: Outcome) -> Outcome:
+        """In a chain, the failure of a member whose row says `on_error = "continue"` is only logged; a denial is none."""
+        handler = work.handler
+        if not work.chain or not handler.goes_on or told.reason == "deny":
+            return told
+        log.warning(
+            "%s: %s/%s failed (%s: %s); its row lets the chain go on",
+            work.event.topic,
+            handler.receiver.id,
+            handler.action,
+            told.reason,
+            told.detail,
+        )
+        return WENT_ON
 
     def _goes_on(self, work: Work, told: Outcome) -> bool:
         """Whether the event went on to the next member of its chain."""
         step = work.step + 1
-        if step >= len(work.chain) or told.final:
+        if step >= len(work.chain) or told.final or told.reason:
             return False
-        if told.reason:
-            if not work.handler.goes_on or told.reason == "deny":
-                return False
-            log.warning(
-                "%s: %s/%s failed (%s: %s); its row lets the chain go on",
-                work.event.topic,
-                work.handler.receiver.id,
-                work.handler.action,
-                told.reason,
-                told.detail,
-            )
-        payload = told.data.encode() if told.data and not told.reason else work.payload
+        payload = told.data.encode() if told.data else work.payload
         self._enqueue(work.chain[step], work.event, payload, work.chain, step)
         if not work.event.left:  # it had no room
             self.settle(work.event)

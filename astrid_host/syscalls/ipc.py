@@ -248,6 +248,7 @@ class Ipc(Interface):
             return Envelope([], dropped, 0)
         if call.follows:
             call.message, call.published = event, []
+            call.worked = 0.0  # each message has the whole time, also one that did not have to be waited for
             call.principal = event.principal if event.principal is not None else call.capsule.owner
         return Envelope([_message(event)], dropped, 0)
 

@@ -181,13 +181,18 @@ class Tools:
             self._turns.go()
 
     async def _wait(self, pending: _Pending) -> None:
+        # The answer may come on another thread at any moment: who looks for it, or for who waits, holds the lock.
         def abort(_raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
-            if pending.answer is not None:
-                return trio.lowlevel.Abort.FAILED  # answered already: the wake-up is on its way
-            pending.gone = True
-            return trio.lowlevel.Abort.SUCCEEDED
+            with self._bus.lock:
+                if pending.answer is not None:
+                    return trio.lowlevel.Abort.FAILED  # answered already: the wake-up is on its way
+                pending.gone = True
+                return trio.lowlevel.Abort.SUCCEEDED
 
-        pending.task = trio.lowlevel.current_task()
+        with self._bus.lock:
+            if pending.answer is not None:
+                return
+            pending.task = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     # Observers: called on any thread, the bus's lock held.
@@ -211,9 +216,12 @@ class Tools:
         report = event.data
         if not isinstance(report, Report) or any(topic.startswith(EXECUTE) for topic in report.published):
             return
-        call_id = _call_id(report.payload)
-        if call_id is None or (event.principal, call_id) not in self._pending:
+        subject = _subject(report.payload)
+        if subject is None or (event.principal, subject.call_id) not in self._pending:
             return
+        if report.reason == "publish-denied" and report.topic not in subject.awaited():
+            return  # something else was refused; the call itself may still be answered
+        call_id = subject.call_id
         result = ToolCallResult(call_id, explain(report), True)
 
         def answer() -> None:
@@ -274,17 +282,26 @@ class Tools:
         return list(found.values())
 
 
-def _call_id(payload: Any) -> str | None:
+class _Subject(msgspec.Struct):
+    """The call that an event is about: a request, or a result on its way."""
+
+    call_id: str
+    tool_name: str | None = None
+
+    def awaited(self) -> tuple[str, ...]:
+        """The topics on which the call goes on from here."""
+        if self.tool_name is None:
+            return (RESULT,)
+        return (f"{EXECUTE}{self.tool_name}", f"{EXECUTE}{self.tool_name}.result", RESULT)
+
+
+def _subject(payload: Any) -> _Subject | None:
     if not isinstance(payload, msgspec.Raw):
         return None
     try:
-        return msgspec.json.decode(payload, type=_HasCallId).call_id
+        return msgspec.json.decode(payload, type=_Subject)
     except msgspec.DecodeError:
         return None
-
-
-class _HasCallId(msgspec.Struct):
-    call_id: str
 
 
 class _Described(msgspec.Struct):

@@ -54,7 +54,9 @@ class Engine:
         native.ASYNC_STACK(native.address(config.ptr()), STACK_BYTES)
         self.wasmtime = wasmtime.Engine(config)
         self.at = native.address(self.wasmtime.ptr())
-        self.cache = ModuleCache(cache, f"wasmtime {version('wasmtime')}, epochs, memory stays, stack {WASM_STACK_BYTES}")
+        self.cache = ModuleCache(
+            cache, f"wasmtime {version('wasmtime')}, epochs, memory stays, stack {WASM_STACK_BYTES}"
+        )
         self.compiled = 0  # how often the cache did not have it
 
     def tick(self) -> None:

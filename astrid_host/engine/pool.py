@@ -48,7 +48,8 @@ class Instances:
             for pool in self._pools
             for principal, kept in pool.idle.items()
         )
-        return [pool._forget_oldest(principal) for _, _, pool, principal in heapq.nsmallest(max(self.cap // EVICTED_SHARE, 1), oldest)]
+        count = max(self.cap // EVICTED_SHARE, 1)
+        return [pool._forget_oldest(principal) for _, _, pool, principal in heapq.nsmallest(count, oldest)]
 
 
 class Pool:

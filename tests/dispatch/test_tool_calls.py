@@ -182,3 +182,35 @@ async def test_what_the_body_raises_comes_out_as_it_is(tmp_path: Path) -> None:
         async with hosted(tmp_path):
             raise error
     assert told.value is error
+
+
+async def test_an_answer_that_comes_on_another_thread_before_its_caller_waits_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for an answer and the wait for one, the crew may have brought it."""
+    silent = Guest()
+    capsule(tmp_path, "silent", silent.handles(""), {"tool.v1.request.execute": "act"}, ["said.*"])
+    async with hosted(tmp_path) as host:
+        wait = host.tools._wait
+
+        async def answered_meanwhile(pending: Any) -> None:
+            result = {"call_id": "c", "content": "hi", "is_error": False}
+            payload = {"type": "tool_execute_result", "call_id": "c", "result": result}
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(host.publish, f"{CALLS}result", payload)
+            await wait(pending)
+
+        monkeypatch.setattr(host.tools, "_wait", answered_meanwhile)
+        with trio.fail_after(10):
+            answer = await host.tools.execute("x", {}, call_id="c", timeout=5)
+    assert (answer.content, answer.is_error) == ("hi", False)
+
+
+async def test_the_refusal_of_something_else_does_not_answer_the_call(tmp_path: Path) -> None:
+    """A listener on results tries a topic that it may not publish on, before the router has passed the result on."""
+    listener = Guest()
+    rows = {f"{CALLS}*.result": "act"}
+    capsule(tmp_path, "a-listener", listener.handles(listener.say(f"{CALLS}zzz")), rows, ["log.x"])
+    async with open_host([ROUTER, WORDS, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+        answer = await host.tools.execute("word_count", {"text": "a b"}, timeout=10)
+    assert (answer.content, answer.is_error) == ('{"words":2,"characters":3,"lines":1}', False)

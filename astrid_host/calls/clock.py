@@ -27,6 +27,8 @@ class Clock:
         self._wound = threading.Semaphore(0)
         self.stopped = False
         self._closing = False
+        self._end = threading.Lock()  # held until the end, so that waiting for it is a sleep that ends at once then
+        self._end.acquire()
         self.runs = 0
         self._thread = threading.Thread(target=self._tick, name="astrid-host clock", daemon=True)
         self._thread.start()
@@ -39,7 +41,7 @@ class Clock:
     def _tick(self) -> None:
         quiet, seen = 0, -1
         while not self._closing:
-            time.sleep(TICK_S)
+            self._end.acquire(timeout=TICK_S)
             self._engine.tick()
             self._turns.expire()
             quiet = 0 if self.runs != seen or self._turns.busy() else quiet + 1
@@ -66,6 +68,7 @@ class Clock:
         """End the thread."""
         with self._turns.lock:
             self._closing = True
+            self._end.release()
             if self.stopped:
                 self.stopped = False
                 self._wound.release()

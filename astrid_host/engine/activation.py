@@ -110,7 +110,7 @@ class Activation:
                 self.future = future = instance.next_future(self)
             while native.POLL(future):
                 self.future = None
-                native.DELETE(future)
+                native.DELETE_ENDED(future)
                 if instance.out[0] or instance.out[1] or self.failure is not None:
                     raise instance.failed(self)
                 if instance.calling:

@@ -8,12 +8,13 @@ log line, never a start.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import platform
 import stat
 from pathlib import Path
+
+from blake3 import blake3
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class ModuleCache:
         """Where the compiled form of these bytes is, or would be."""
         if self.folder is None:
             return None
-        return self.folder / f"{hashlib.sha256(self._salt + wasm).hexdigest()}.module"
+        return self.folder / f"{blake3(self._salt + wasm).hexdigest()}.module"
 
     def write(self, path: Path, code: bytes) -> None:
         """Keep compiled code; a full or read-only disk is a log line."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import wasmtime
 
-from astrid_host.abi import core_module
+from astrid_host.abi import CoreModule, core_module
 from astrid_host.engine import native
 from astrid_host.engine.cache import ModuleCache
 from astrid_host.engine.module import Module
@@ -54,9 +53,8 @@ class Engine:
         native.ASYNC_STACK(native.address(config.ptr()), STACK_BYTES)
         self.wasmtime = wasmtime.Engine(config)
         self.at = native.address(self.wasmtime.ptr())
-        self.cache = ModuleCache(
-            cache, f"wasmtime {version('wasmtime')}, epochs, memory stays, stack {WASM_STACK_BYTES}"
-        )
+        self.cache = ModuleCache(cache, f"wasmtime {native.VERSION}, epochs, memory stays, stack {WASM_STACK_BYTES}")
+        self._last: tuple[bytes, CoreModule, Path | None] | None = None
         self.compiled = 0  # how often the cache did not have it
 
     def tick(self) -> None:
@@ -73,8 +71,7 @@ class Engine:
         Raises:
             ModuleRefused: it is not WebAssembly, or not what a capsule has to be.
         """
-        core = core_module(wasm)
-        path = self.cache.path(core.wasm)
+        core, path = self._looked_up(wasm)
         compiled = self._load(path) if path is not None else None
         if compiled is None:
             try:
@@ -88,8 +85,16 @@ class Engine:
 
     def is_cached(self, wasm: bytes) -> bool:
         """Whether `module` would find it compiled already, and so return in a millisecond."""
-        path = self.cache.path(core_module(wasm).wasm)
+        path = self._looked_up(wasm)[1]
         return path is not None and path.exists()
+
+    def _looked_up(self, wasm: bytes) -> tuple[CoreModule, Path | None]:
+        """A file's core module and its place in the cache; the last answer is kept, because it is asked for twice."""
+        last = self._last
+        if last is None or last[0] is not wasm:
+            core = core_module(wasm)
+            self._last = last = (wasm, core, self.cache.path(core.wasm))
+        return last[1], last[2]
 
     def _load(self, path: Path) -> wasmtime.Module | None:
         if not path.exists():

@@ -49,6 +49,8 @@ class Inner:
 
 
 REALLOC = Inner(("i32", "i32", "i32", "i32"), ("i32",))
+# What every call passes is wrapped once: making a C value of a Python int costs 30 ns each time.
+_ONE, _FOUR = native.U64(1), native.SIZE(4)
 
 
 class Entry:
@@ -70,20 +72,27 @@ INITIALIZE = Entry("_initialize", compile_export(Function("_initialize", (), Non
 
 
 class _Export:
-    """An entry in one instance: its function, and the buffer for its parameters and result."""
+    """An entry in one instance: its function, the buffer for its parameters and result, and all that a call passes."""
 
-    __slots__ = ("buffer", "func_at", "keep", "params_at", "post_at", "result", "results_at")
+    __slots__ = ("buffer", "call", "keep", "post_at", "result")
 
-    def __init__(self, entry: Entry, func: Any, post: Any) -> None:
+    def __init__(self, entry: Entry, func: Any, post: Any, out_at: int) -> None:
         count = len(entry.params)
         self.keep = (func, post)
-        self.func_at = ctypes.addressof(func.of)
-        self.post_at = ctypes.addressof(post.of) if post is not None else 0
+        self.post_at = native.VOID(ctypes.addressof(post.of)) if post is not None else None
         self.buffer = ctypes.create_string_buffer(native.VAL_BYTES * (count + len(entry.results) + 1))
         for i, kind in enumerate(entry.params + entry.results):
             self.buffer[i * native.VAL_BYTES] = _KIND[kind]  # type: ignore[call-overload]
-        self.params_at = ctypes.addressof(self.buffer)
-        self.results_at = self.params_at + count * native.VAL_BYTES
+        params_at = ctypes.addressof(self.buffer)
+        self.call = (
+            native.VOID(ctypes.addressof(func.of)),
+            native.VOID(params_at),
+            native.SIZE(count),
+            native.VOID(params_at + count * native.VAL_BYTES),
+            native.SIZE(len(entry.results)),
+            native.VOID(out_at),
+            native.VOID(out_at + 8),
+        )
         self.result: Any = None
         if entry.results:
             at = count * native.VAL_BYTES + native.VAL_AT
@@ -134,21 +143,21 @@ class Instance:
         self.principal: str | None = None
         self.idle_since = 0.0
         self._store: int | None = native.STORE_NEW(module.engine_at, None, None)
-        self.context: int = native.STORE_CONTEXT(self._store)
+        self.context = native.VOID(native.STORE_CONTEXT(self._store))
         native.STORE_LIMITS(self._store, memory_bytes, TABLE_ELEMENTS, 1, TABLES, 1)
         native.SET_ON_EPOCH(self._store, on_epoch, None, None)
         self.out = (native.VOID * 2)()
         self.out_at = ctypes.addressof(self.out)
         self._inner_out = (native.VOID * 2)()
-        self._inner_at = ctypes.addressof(self._inner_out)
+        self._inner_at = native.VOID(ctypes.addressof(self._inner_out))
         self._raw = ctypes.create_string_buffer(4 * native.RAW_BYTES)
-        self._raw_at = ctypes.addressof(self._raw)
+        self._raw_at = native.VOID(ctypes.addressof(self._raw))
         self._raw_result = ctypes.c_uint32.from_buffer(self._raw)
         self._inner_buffer: Any = ctypes.create_string_buffer(5 * native.VAL_BYTES) if module.waits else None
         self._instance = native.wasmtime_instance_t()
         self._exports: dict[str, _Export] = {}
         self._memory: Any = None
-        self._memory_at = self._realloc_at = 0
+        self._memory_at = self._realloc_at = native.VOID()
         self._realloc: Any = None
         self.view = memoryview(b"")
         self._size = -1
@@ -160,7 +169,7 @@ class Instance:
         """The future to poll next on behalf of this activation: making the instance, then the call itself."""
         if self._stage == "open":
             return self._start(activation)
-        native.DEADLINE(self.context, 1)
+        native.DEADLINE(self.context, _ONE)
         if self._stage == "new":
             self._stage = "instantiating"
             future: int = native.INSTANTIATE(
@@ -172,17 +181,8 @@ class Instance:
             self._stage = "initializing"
             initialize = self._find("_initialize", native.KIND_FUNC)
             if initialize is not None:
-                self._exports["_initialize"] = export = _Export(INITIALIZE, initialize, None)
-                initializing: int = native.CALL_ASYNC(
-                    self.context,
-                    export.func_at,
-                    export.params_at,
-                    0,
-                    export.results_at,
-                    0,
-                    self.out_at,
-                    self.out_at + 8,
-                )
+                self._exports["_initialize"] = export = _Export(INITIALIZE, initialize, None, self.out_at)
+                initializing: int = native.CALL_ASYNC(self.context, *export.call)
                 return initializing
         self._stage = "open"
         return self._start(activation)
@@ -197,35 +197,27 @@ class Instance:
         memory = self._find("memory", native.KIND_MEMORY)
         if memory is None:
             raise ModuleRefused(f"{self.module.name} exports no memory named 'memory'")
-        self._memory, self._memory_at = memory, ctypes.addressof(memory.of)
+        self._memory, self._memory_at = memory, native.VOID(ctypes.addressof(memory.of))
         self.look()
         realloc = self._find("cabi_realloc", native.KIND_FUNC)
         if realloc is not None:
-            self._realloc, self._realloc_at = realloc, ctypes.addressof(realloc.of)
+            self._realloc, self._realloc_at = realloc, native.VOID(ctypes.addressof(realloc.of))
         for entry in self.module.entries.values():
             func = self._find(entry.name, native.KIND_FUNC)
             if func is not None:
-                self._exports[entry.name] = _Export(entry, func, self._find(entry.post_name, native.KIND_FUNC))
+                post = self._find(entry.post_name, native.KIND_FUNC)
+                self._exports[entry.name] = _Export(entry, func, post, self.out_at)
 
     # Calling it.
 
     def _start(self, activation: Activation) -> int:
         entry = activation.entry
         export = self._exports[entry.name]
-        native.DEADLINE(self.context, 1)
+        native.DEADLINE(self.context, _ONE)
         flat = entry.code.lower_params(self, *activation.arguments)
         entry.pack(export.buffer, native.VAL_AT, *flat)
         self.calling = True
-        future: int = native.CALL_ASYNC(
-            self.context,
-            export.func_at,
-            export.params_at,
-            len(entry.params),
-            export.results_at,
-            len(entry.results),
-            self.out_at,
-            self.out_at + 8,
-        )
+        future: int = native.CALL_ASYNC(self.context, *export.call)
         return future
 
     def end(self, activation: Activation) -> Any:
@@ -237,7 +229,7 @@ class Instance:
         flat = export.result.value
         self.look()
         value = entry.code.lift_result(self, flat)
-        if export.post_at:
+        if export.post_at is not None:
             self._enter(activation, export.post_at, entry.post, flat)
         return value
 
@@ -273,7 +265,7 @@ class Instance:
         if self._realloc_at and self._inner_buffer is None:  # `_enter`, written out: it runs twice a call
             activation.nested = 1
             REALLOC.pack_raw(self._raw, 0, 0, 0, align, size)
-            error = native.CALL(self.context, self._realloc_at, self._raw_at, 4, self._inner_at)
+            error = native.CALL(self.context, self._realloc_at, self._raw_at, _FOUR, self._inner_at)
             activation.nested = 0
             if error or self._inner_out[0]:
                 self._inner_out[1] = error
@@ -294,7 +286,7 @@ class Instance:
             )
         return at
 
-    def _enter(self, activation: Activation, func_at: int, signature: Inner, *args: Any) -> int:
+    def _enter(self, activation: Activation, func_at: Any, signature: Inner, *args: Any) -> int:
         """Call a function of the canonical ABI itself, which may neither yield nor call an import.
 
         A waiting import that is reached in a plain call aborts the process, so a module that has one is entered by a
@@ -305,7 +297,7 @@ class Instance:
             if self._inner_buffer is not None:
                 return self._enter_by_future(activation, func_at, signature, args)
             signature.pack_raw(self._raw, 0, *args)
-            self._inner_out[1] = native.CALL(self.context, func_at, self._raw_at, 4, self._inner_at)
+            self._inner_out[1] = native.CALL(self.context, func_at, self._raw_at, _FOUR, self._inner_at)
             if self._inner_out[0] or self._inner_out[1]:
                 raise self._inner_failed(activation)
             at: int = self._raw_result.value
@@ -313,7 +305,7 @@ class Instance:
         finally:
             activation.nested = 0
 
-    def _enter_by_future(self, activation: Activation, func_at: int, signature: Inner, args: tuple[Any, ...]) -> int:
+    def _enter_by_future(self, activation: Activation, func_at: Any, signature: Inner, args: tuple[Any, ...]) -> int:
         buffer, count = self._inner_buffer, len(signature.params)
         for i, kind in enumerate(signature.params):
             buffer[i * native.VAL_BYTES] = _KIND[kind]
@@ -328,7 +320,7 @@ class Instance:
             results_at,
             len(signature.results),
             self._inner_at,
-            self._inner_at + 8,
+            native.VOID(ctypes.addressof(self._inner_out) + 8),
         )
         ended = native.POLL(future)
         native.DELETE(future)

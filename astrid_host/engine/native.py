@@ -22,11 +22,15 @@ from wasmtime._bindings import (
 __all__ = [
     "VAL_AT",
     "VAL_BYTES",
+    "VERSION",
     "wasmtime_error_t",
     "wasmtime_extern_t",
     "wasmtime_instance_pre_t",
     "wasmtime_instance_t",
 ]
+
+# The version whose layouts these are; pyproject.toml allows no other. A look into the installed package costs a start 10 ms.
+VERSION = "50.0.1"
 
 VOID, SIZE, U64, I64, TEXT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int64, ctypes.c_char_p
 
@@ -48,6 +52,8 @@ INSTANTIATE = bind("wasmtime_instance_pre_instantiate_async", VOID, VOID, VOID, 
 POLL = bind("wasmtime_call_future_poll", ctypes.c_bool, VOID, guest=True)
 # Deleting a future that has not ended resumes its stack to unwind it.
 DELETE = bind("wasmtime_call_future_delete", None, VOID, guest=True)
+# One that has ended has no stack any more: nothing of the guest runs.
+DELETE_ENDED = bind("wasmtime_call_future_delete", None, VOID)
 
 # Its memory and exports.
 MEMORY_DATA = bind("wasmtime_memory_data", VOID, VOID, VOID)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -94,6 +93,8 @@ class Sheet:
         """A field that is one of several words."""
         value: str | None = self.field(table, key, str, *path)
         if value is not None and value not in words:
+            import difflib
+
             near = difflib.get_close_matches(cut(value), words, 1, 0.6) or list(words)[:1]
             text = f"{key} must be one of {', '.join(words)}; found {shown(value)}"
             self.error(text, *path, key, mend=f"{key} = {quoted(near[0])}")
@@ -127,6 +128,8 @@ class Sheet:
                 self._counts["warning"] += 1
                 continue
             free = [name for name in known if name not in table]
+            import difflib
+
             near = difflib.get_close_matches(key, free, 1, 0.6) if len(key) <= NAME_CHARACTERS else []
             hint = f": did you mean {near[0]}?" if near else ", which has no effect"
             mend = self._renamed(table, key, near[0]) if near else ""

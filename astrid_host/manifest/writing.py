@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from astrid_host.manifest.schema import (
     DEFAULT_PRIORITY,
     Capabilities,
@@ -78,6 +76,8 @@ def _inline(value: Any) -> str:
         return f"{{ {', '.join(_pairs(value))} }}" if value else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_inline, value))}]"
+    import tomli_w  # nothing that is only run writes a manifest
+
     return tomli_w.dumps({"key": value}).removeprefix("key = ").rstrip("\n")
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astrid_host.abi import Err, Ok, Some, Variant, compile_export, compile_import
@@ -48,7 +48,6 @@ MEMORY = st.lists(st.sampled_from((0, 0, 0, 1, 2, 3, 8, 16, 65, 0xC3, 0xFF)), mi
 )
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_core_values_over_any_memory_are_lifted_or_are_a_fault(
     data: st.DataObject, bytes_guest: Make, wit_types: Make, comparable: Make
@@ -118,7 +117,6 @@ JUNK = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_host_value_is_lowered_or_is_refused(data: st.DataObject, bytes_guest: Make, wit_types: Make) -> None:
     kind = data.draw(wit_types(most_cases=5))
@@ -129,7 +127,6 @@ def test_any_host_value_is_lowered_or_is_refused(data: st.DataObject, bytes_gues
     assert guest.stray() == []
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_host_result_is_lowered_or_is_refused(data: st.DataObject, bytes_guest: Make, wit_types: Make) -> None:
     kind = data.draw(wit_types(most_cases=5) | st.just(wit.ResultOf(None, ERRORS)))

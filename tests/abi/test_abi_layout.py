@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astrid_host.abi import Err, Ok, Some, Variant, compile_export, compile_import, core_signature
@@ -180,7 +180,6 @@ def test_a_float_too_large_for_f32_is_infinite(bytes_guest: Make) -> None:
     assert struct.unpack_from("<3f", guest.memory, at) == (1.0, float("-inf"), 2.0)
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_every_type_keeps_the_rules_of_layout(data: st.DataObject, wit_types: Make) -> None:
     kind = data.draw(wit_types())

@@ -30,7 +30,6 @@ def place_for_result(guest: Any, called: wit.Function) -> tuple[int, ...]:
     return (guest.reserve(alignment(called.result), size(called.result)),)
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_parameters_come_back_flat_and_through_memory(
     data: st.DataObject, bytes_guest: Make, wit_types: Make, wit_values: Make, comparable: Make
@@ -47,7 +46,6 @@ def test_parameters_come_back_flat_and_through_memory(
     assert guest.stray() == []
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_more_than_sixteen_core_values_go_through_memory(
     data: st.DataObject, bytes_guest: Make, wit_types: Make, wit_values: Make, comparable: Make
@@ -66,7 +64,6 @@ def test_more_than_sixteen_core_values_go_through_memory(
     assert guest.stray() == []
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_results_come_back_flat_and_through_memory(
     data: st.DataObject, bytes_guest: Make, wit_types: Make, wit_values: Make, comparable: Make
@@ -83,7 +80,6 @@ def test_results_come_back_flat_and_through_memory(
     assert guest.stray(*((at, size(kind)) for at in args)) == []
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_function_that_may_fail_returns_its_good_value_or_an_error_case(
     data: st.DataObject, bytes_guest: Make, wit_types: Make, wit_values: Make, comparable: Make
@@ -133,6 +129,35 @@ def test_the_memory_is_looked_at_once_for_lifting_and_once_after_all_allocations
     assert guest.looks == 2
 
 
+TEXT = wit.Primitive("string")
+PERHAPS: st.SearchStrategy[wit.Type] = st.sampled_from(
+    (
+        TEXT,
+        wit.OptionOf(TEXT),
+        wit.ResultOf(None, TEXT),
+        wit.Variant("v", (wit.Case("a", wit.OptionOf(TEXT)), wit.Case("b", wit.Primitive("u8")), wit.Case("c", None))),
+        wit.TupleOf((wit.OptionOf(wit.Primitive("u8")), TEXT)),
+        wit.ListOf(wit.OptionOf(TEXT)),
+    )
+)
+
+
+@given(data=st.data())
+def test_memory_that_moves_in_some_cases_and_not_in_others_is_written_where_it_is(
+    data: st.DataObject, bytes_guest: Make, wit_values: Make, comparable: Make
+) -> None:
+    kinds = data.draw(st.lists(PERHAPS, min_size=1, max_size=6))
+    called = function(kinds, None)
+    given_values = [data.draw(wit_values(kind)) for kind in kinds]
+    guest = bytes_guest()
+    args = compile_export(called).lower_params(guest, *given_values)
+    lifted = compile_import(called).lift_params(guest, args)
+    assert [comparable(*pair) for pair in zip(kinds, lifted, strict=True)] == [
+        comparable(*pair) for pair in zip(kinds, given_values, strict=True)
+    ]
+    assert guest.stray() == []
+
+
 def test_integers_are_passed_unsigned_and_lifted_with_their_sign(bytes_guest: Make) -> None:
     kinds: list[wit.Type] = [wit.Primitive("s8"), wit.Primitive("s32"), wit.Primitive("s64")]
     called = function(kinds, None)
@@ -170,7 +195,7 @@ def test_a_held_function_gets_its_real_code_by_its_first_call(bytes_guest: Make)
     assert lift.__code__ is not first
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_what_a_post_return_is_called_with_is_what_the_function_returned(data: st.DataObject, wit_types: Make) -> None:
     code = compile_export(function([], data.draw(wit_types())))

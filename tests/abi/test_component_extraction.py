@@ -161,7 +161,7 @@ def leb(number: int) -> bytes:
 WHOLE = [wat(f"(module {MAIN})"), wat(f"(component {SHIM} (component (core module {HOOK})))")]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_read_but_nothing_else(data: st.DataObject) -> None:
     wasm = bytearray(data.draw(st.sampled_from(WHOLE)))
@@ -182,7 +182,6 @@ def test_a_damaged_file_is_refused_or_read_but_nothing_else(data: st.DataObject)
         export_kinds(core_module(bytes(wasm)))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from((b"", b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0")))
 def test_any_bytes_are_refused_or_read_but_nothing_else(noise: bytes, head: bytes) -> None:
     with contextlib.suppress(ModuleRefused):

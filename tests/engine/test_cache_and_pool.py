@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from guests_in_wat import Guest
 
-from astrid_host.engine import Activation, Engine, Import, Instance, Instances, Linker, Pool, Prelinked
+from astrid_host.engine import Activation, Engine, Import, Instance, Instances, Linker, Pool, Prelinked, native
 from astrid_host.errors import NoInstance
 from astrid_host.wit.types import Function
 
@@ -222,3 +223,8 @@ def test_held_bytes_are_those_of_idle_instances(module: Prelinked) -> None:
     pool.give_back(instance, 0.0)
     assert pool.held_bytes() == 4 * 65536
     pool.close()
+
+
+def test_the_layouts_are_those_of_the_version_that_is_installed() -> None:
+    """The engine speaks to the library below its public interface, so another version may not slip in."""
+    assert version("wasmtime") == native.VERSION

@@ -293,7 +293,7 @@ def run_as_it_is(ways: Any, called: wit.Function, values: list[Any], returned: A
     return args, result
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_hosts_and_callers_see_the_same_values_as_with_the_component_api(
     data: st.DataObject, ways: Any, wit_types: Make, wit_values: Make, comparable: Make
@@ -329,7 +329,7 @@ CORE = {
 CONTENT = st.lists(st.sampled_from((0, 0, 0, 1, 2, 3, 8, 16, 65, 0xC3, 0xFF)), min_size=64, max_size=256).map(bytes)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_what_a_guest_makes_up_is_a_fault_exactly_where_the_component_api_traps(
     data: st.DataObject, ways: Any, wit_types: Make, wit_values: Make, comparable: Make

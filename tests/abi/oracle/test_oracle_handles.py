@@ -163,7 +163,7 @@ STEP = st.tuples(st.sampled_from(("look", "give", "both", "drop", "all")), st.in
 SCRIPTS = st.lists(STEP, max_size=6).map(lambda steps: [("make", 0, 0)] * 3 + steps)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(steps=SCRIPTS)
 def test_handles_are_given_lent_taken_and_dropped_as_with_the_component_api(
     ways: Any, steps: list[tuple[str, int, int]]

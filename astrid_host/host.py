@@ -283,7 +283,7 @@ async def open_host(
                 imports.provide(_interfaces(bus, turns, stores, roots, registry))
                 await registry.load(places, capsules_folder(), strict)
                 tools = Tools(bus, turns, dispatcher, registry, principal)
-                nursery.start_soon(_sweep, instances)
+                nursery.start_soon(_sweep, instances, dispatcher, registry)
                 yield Host(bus, turns, registry, tools, principal)
             finally:
                 await turns.close()
@@ -308,11 +308,14 @@ def _interfaces(bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: 
     return (Ipc(bus, turns), Poll(bus, turns), Kv(stores.kv), Sys(registry), Fs(roots))
 
 
-async def _sweep(instances: Instances) -> None:
-    """Close instances that have been idle for a minute."""
+async def _sweep(instances: Instances, dispatcher: Dispatcher, registry: Registry) -> None:
+    """Close instances that have been idle for a minute, and forget queues in which nothing waits."""
     while True:
         await trio.sleep(SWEEP_S)
         instances.sweep(time.monotonic())
+        with dispatcher.bus.lock:
+            for capsule in registry.capsules.values():
+                dispatcher.sweep(capsule)
 
 
 def _in_memory(state_dir: str | os.PathLike[str] | None) -> bool:

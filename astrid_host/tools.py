@@ -132,12 +132,14 @@ class Tools:
             The result. What went wrong is a result with `is_error`: an unknown tool, a crash, a denial, a timeout.
 
         Raises:
-            TypeError: `arguments` cannot be written as JSON.
+            TypeError: `arguments` cannot be written as JSON, or the name or the id is no text.
 
         Cancelled before there was room, nothing was published; cancelled later, the result is dropped when it comes.
         """
         # The answer below may come without sleeping, which leaves no other chance to notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
+        if not isinstance(name, str) or not isinstance(call_id, str | None):
+            raise TypeError(f"a tool's name and a call's id are texts; given {name!r} and {call_id!r}")
         who = self._principal if principal is None else principal
         call = next(self._ids) if call_id is None else call_id
         if (who, call) in self._pending:

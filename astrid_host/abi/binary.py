@@ -44,6 +44,10 @@ class Reader:
 
     def number(self, bits: int = 32) -> int:
         """An unsigned LEB128 number."""
+        at = self.at
+        if at < self.end and self.data[at] < 0x80:  # most are short, and a module has thousands
+            self.at = at + 1
+            return self.data[at]
         value = shift = 0
         while True:
             byte = self.byte()

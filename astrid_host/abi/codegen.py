@@ -17,7 +17,7 @@ from astrid_host.abi.lift import Lifter
 from astrid_host.abi.lower import Lowerer
 from astrid_host.abi.resources import HandleTable
 from astrid_host.abi.source import Source, deferred
-from astrid_host.wit.types import Enum, Function, Resource, ResultOf, TupleOf, Variant
+from astrid_host.wit.types import Enum, Function, Resource, ResultOf, TupleOf, Type, Variant
 
 Flat: TypeAlias = int | float | None
 
@@ -133,7 +133,7 @@ def _lift_params(function: Function) -> Any:
         values = [lifter.flat(param.type, names, f"{function.core_name}: {param.name}") for param in function.params]
         return f"({''.join(f'{value}, ' for value in values)})"
 
-    return _lifting("def lift_params(guest, args)", function.core_name, body)
+    return _lifting("def lift_params(guest, args)", function.core_name, kinds, body)
 
 
 def _lift_result(function: Function) -> Any:
@@ -147,17 +147,14 @@ def _lift_result(function: Function) -> Any:
             return lifter.memory(result, "flat", path)
         return lifter.flat(result, ["flat"] if layout.flatten(result) else [], path)
 
-    return _lifting("def lift_result(guest, flat)", path, body)
+    return _lifting("def lift_result(guest, flat)", path, (result,), body)
 
 
-def _lifting(signature: str, what: str, body: Callable[[Source, Lifter], str]) -> Any:
-    """A function that lifts: what `body` emits, with what it needs around it."""
+def _lifting(signature: str, what: str, kinds: tuple[Type, ...], body: Callable[[Source, Lifter], str]) -> Any:
+    """A function that lifts these types: what `body` emits, with what it needs around it."""
 
     def emit(source: Source) -> None:
-        lifter = Lifter(source)
-        source.add("view = guest.view")
-        source.add("size = len(view)")
-        start = len(source.lines)
+        lifter = Lifter(source, kinds)
         with source.block("try"):
             value = body(source, lifter)
             if lifter.takes and lifter.lends:
@@ -171,10 +168,10 @@ def _lifting(signature: str, what: str, body: Callable[[Source, Lifter], str]) -
             with source.block("except GuestFault"):
                 source.add("discard(taken)")
                 source.add("raise")
-        if lifter.takes or lifter.lends:
-            source.lines.insert(start, "    taken, lent = [], []")
-        if lifter.has_lists:
-            source.lines.insert(start, "    budget = min(size * HOST_BYTES_PER_GUEST_BYTE, HOST_BYTES)")
+        needs = ["view = guest.view", "size = len(view)"] if lifter.looks else []
+        needs += ["budget = min(size * HOST_BYTES_PER_GUEST_BYTE, HOST_BYTES)"] if lifter.has_lists else []
+        needs += ["taken, lent = [], []"] if lifter.takes else []
+        source.lines[1:1] = [f"    {line}" for line in needs]
 
     return deferred(signature, emit)
 

@@ -71,6 +71,18 @@ def parts_of(kind: Type) -> tuple[Type, ...] | None:
     return None
 
 
+def mentions(kind: Type | None, handle: type[Own | Borrow]) -> bool:
+    """Whether a value of this type may have such a handle in it."""
+    if isinstance(kind, handle):
+        return True
+    if isinstance(kind, ListOf):
+        return mentions(kind.element, handle)
+    if kind is None:
+        return False
+    inner: tuple[Type | None, ...] = parts_of(kind) or tuple(of for _, of in cases_of(kind) or ())
+    return any(mentions(of, handle) for of in inner)
+
+
 def discriminant_bytes(cases: int) -> int:
     """The size of the number that says which of so many cases a value is."""
     return 1 if cases <= 1 << 8 else 2 if cases <= 1 << 16 else 4

@@ -60,11 +60,18 @@ def host_cost(kind: Type) -> int:
 
 
 class Lifter:
-    """Emits code into one source. Methods return expressions; `path` says in messages what is lifted."""
+    """Emits code into one source. Methods return expressions; `path` says in messages what is lifted.
 
-    def __init__(self, source: Source) -> None:
+    Args:
+        source: what is being generated.
+        kinds: the types of all that will be lifted.
+    """
+
+    def __init__(self, source: Source, kinds: tuple[Type, ...]) -> None:
         self._source = source
-        self.takes = self.lends = self.has_lists = False
+        self.takes = any(layout.mentions(kind, Own) for kind in kinds)
+        self.lends = any(layout.mentions(kind, Borrow) for kind in kinds)
+        self.looks = self.has_lists = False  # whether what was emitted needs the memory, and the budget
 
     def flat(self, kind: Type, names: list[str], path: str) -> str:
         """Take the core values of `kind` off the front of `names`; the expression of its value."""
@@ -105,6 +112,7 @@ class Lifter:
         unless = f"{base} + {length} > size"
         if align > 1:
             unless = f"{base} & {align - 1} or {unless}"
+        self.looks = True
         self._source.check(unless, f"bad_place({shown(path)}, {base}, {length}, {align}, size)")
 
     def _at(self, kind: Type, base: str, offset: int, reading: Reading, path: str) -> str:
@@ -186,9 +194,8 @@ class Lifter:
         owned = isinstance(kind, Own)
         resource = source.constant(kind.resource, "RESOURCE")
         held = source.bind(f"guest.handles.{'take' if owned else 'get'}({resource}, {index})", "h")
-        source.add(f"{'taken' if owned else 'lent'}.append({held})")
-        self.takes |= owned
-        self.lends |= not owned
+        if self.takes:
+            source.add(f"{'taken' if owned else 'lent'}.append({held})")
         return held
 
     def _flags(self, kind: Flags, words: list[str]) -> str:

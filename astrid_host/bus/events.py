@@ -20,7 +20,8 @@ class Event:
     from another's handling.
 
     `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
-    `failures` what became of the others, and `published` the topics that its handlers published.
+    `failures` what became of the others, `published` the topics that its handlers published, and `refusals`
+    the publishes that were refused to those that ended well.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class Event:
         "payload",
         "principal",
         "published",
+        "refusals",
         "seq",
         "settled",
         "source_id",
@@ -62,6 +64,7 @@ class Event:
         self.handlers = self.left = self.done = 0
         self.failures: list[Failure] | None = None
         self.published: list[str] | None = None
+        self.refusals: list[tuple[str, Failure]] | None = None
         self.settled: list[Callable[[], None]] | None = None
 
     def note_published(self, topics: list[str]) -> None:

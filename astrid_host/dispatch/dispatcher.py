@@ -115,7 +115,7 @@ class Dispatcher:
                 event.done += 1
                 event.left -= 1
             if call.refused and not told.reason:
-                self._report_refusals(work, call)
+                self._note_refusals(work, call)
             if not went_on and not event.left:
                 self.settle(event)
 
@@ -145,10 +145,11 @@ class Dispatcher:
             self.settle(work.event)
         return True
 
-    def _report_refusals(self, work: Work, call: Call) -> None:
-        for topic, why in call.refused.items():
-            failure = Failure("publish-denied", why, work.handler.receiver.id, work.handler.action)
-            self.bus.report(work.event, failure, topic=topic)
+    def _note_refusals(self, work: Work, call: Call) -> None:
+        """They are reported when all handlers have ended: by then it is known what the event led to all the same."""
+        receiver, action = work.handler.receiver.id, work.handler.action
+        noted = [(topic, Failure("publish-denied", why, receiver, action)) for topic, why in call.refused.items()]
+        work.event.refusals = [*(work.event.refusals or ()), *noted]
 
     def _handler_failed(self, event: Event, handler: Handler, told: Outcome) -> None:
         failure = Failure(told.reason, told.detail, handler.receiver.id, handler.action)
@@ -162,12 +163,20 @@ class Dispatcher:
         """The last handler of an event has ended: report what failed, and tell who asked to be told."""
         if event.failures is not None:
             self.bus.report(event, first_of(event.failures))
+        for topic, failure in event.refusals or ():
+            self.bus.report(event, failure, topic=topic)
         if event.settled is not None:
             callbacks, event.settled = event.settled, None
             for callback in callbacks:
                 callback()
 
-    # Capsules that come and go.
+    # Capsules and principals that come and go.
+
+    def sweep(self, receiver: Receiver) -> None:
+        """Forget the queues in which nothing waits or runs."""
+        for principal, queue in list(receiver.queues.items()):
+            if not (queue.works or queue.running or queue.outside):
+                del receiver.queues[principal]
 
     def add(self, handlers: list[Handler]) -> None:
         for handler in handlers:

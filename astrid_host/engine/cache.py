@@ -17,6 +17,7 @@ from pathlib import Path
 from blake3 import blake3
 
 log = logging.getLogger(__name__)
+HASH = ".blake3"
 
 
 class ModuleCache:
@@ -37,13 +38,37 @@ class ModuleCache:
             return None
         return self.folder / f"{blake3(self._salt + wasm).hexdigest()}.module"
 
+    def holds(self, path: Path) -> bool:
+        """Whether a file is what was written there: native code that was damaged would take the process down.
+
+        It must be a plain file of this user's that nobody else may write to, and have the hash that was kept beside it.
+        """
+        try:
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+                log.warning("the compiled module %s is not this user's own plain file and is made anew", path)
+                return False
+            if blake3(path.read_bytes()).hexdigest() == path.with_suffix(HASH).read_text():
+                return True
+        except FileNotFoundError:
+            return False
+        except (OSError, UnicodeDecodeError) as error:
+            log.warning("the compiled module %s cannot be read and is made anew: %s", path, error)
+            return False
+        log.warning("the compiled module %s is damaged and is made anew", path)
+        return False
+
     def write(self, path: Path, code: bytes) -> None:
         """Keep compiled code; a full or read-only disk is a log line."""
-        part = path.with_suffix(f".{os.getpid()}.part")
+        self._write(path.with_suffix(HASH), blake3(code).hexdigest().encode())
+        self._write(path, code)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        part = path.with_suffix(f"{path.suffix}.{os.getpid()}.part")
         try:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(code)
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)

@@ -97,7 +97,7 @@ class Engine:
         return last[1], last[2]
 
     def _load(self, path: Path) -> wasmtime.Module | None:
-        if not path.exists():
+        if not self.cache.holds(path):
             return None
         try:
             return wasmtime.Module.deserialize_file(self.wasmtime, str(path))

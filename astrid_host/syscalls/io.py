@@ -5,6 +5,7 @@ A guest that blocks on pollables is suspended; it costs nothing until one of the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from astrid_host.errors import HostError
 from astrid_host.syscalls.interface import Interface, syscall
 
 POLLABLES = 256
+WAIT_S = 60.0  # as long as a `recv` waits at most
 
 
 class Pollable(Protocol):
@@ -46,7 +48,7 @@ class Poll(Interface):
 
     @syscall("[method]pollable.block", suspends=True)
     def block(self, call: Call, pollable: Pollable) -> Suspend | None:
-        """Return when it is ready."""
+        """Return when it is ready, or after 60 s."""
         with self._bus.lock:
             if pollable.ready():
                 return None
@@ -54,7 +56,7 @@ class Poll(Interface):
 
     @syscall("poll", suspends=True)
     def poll(self, call: Call, pollables: list[Pollable]) -> Suspend | list[int]:
-        """The indices of those that are ready, as soon as there is one."""
+        """The indices of those that are ready, as soon as there is one; none after 60 s."""
         if not pollables:
             raise HostError("invalid-input", detail="poll needs at least one pollable")
         if len(pollables) > POLLABLES:
@@ -68,7 +70,7 @@ class Poll(Interface):
             return ready() or self._suspend(call, pollables, ready)
 
     def _suspend(self, call: Call, pollables: list[Pollable], finish: Callable[[], object]) -> Suspend:
-        suspend = Suspend(call, finish)
+        suspend = Suspend(call, finish, time.monotonic() + WAIT_S)
         for pollable in pollables:
             pollable.when_ready(lambda: self._turns.wake_locked(suspend))
         return suspend

@@ -32,6 +32,8 @@ PAYLOAD_BYTES = 1 << 20
 SUBSCRIPTIONS = 128
 RECV_MS = 60_000
 ANONYMOUS = "anonymous"
+NOTED_TOPICS = 1024
+NOTED_REFUSALS = 64
 
 
 class Room(Protocol):
@@ -86,7 +88,9 @@ class Publisher:
                 detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
                 self._refuse(call, topic, "rate-limited", detail)
             bus.publish(topic, payload, principal, self.source_id, entering=call.follows)
-        call.published.append(topic)
+        published = call.published
+        if topic not in published and len(published) < NOTED_TOPICS:
+            published.append(topic)
 
     def reply(self, call: Call, topic: str, text: str) -> None:
         """Publish what a handler returned, because its row says `reply`. A refusal is noted on the call."""
@@ -94,7 +98,10 @@ class Publisher:
             self.publish(call, topic, text, call.principal)
 
     def _refuse(self, call: Call, topic: str, case: str, detail: str) -> None:
-        call.refused.setdefault(topic[:512], detail)
+        if len(call.refused) < NOTED_REFUSALS:  # each is reported with the event's payload
+            call.refused.setdefault(topic[:512], detail)
+        else:
+            log.warning("%s: a publish was refused: %s", self.capsule, detail)
         raise HostError(case, detail=detail)
 
 

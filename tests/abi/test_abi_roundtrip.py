@@ -127,6 +127,9 @@ def test_the_memory_is_looked_at_once_for_lifting_and_once_after_all_allocations
     assert (guest.looks, len(guest.allocations)) == (1, 3)
     compile_import(called).lift_params(guest, args)
     assert guest.looks == 2
+    numbers = compile_import(function([wit.Primitive("u64"), wit.Enum("e", ("a", "b"))], None))
+    assert numbers.lift_params(guest, (1, 1)) == (1, "b")
+    assert guest.looks == 2, "what is not in memory needs no look at it"
 
 
 TEXT = wit.Primitive("string")

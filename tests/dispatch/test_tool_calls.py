@@ -214,3 +214,19 @@ async def test_the_refusal_of_something_else_does_not_answer_the_call(tmp_path: 
     async with open_host([ROUTER, WORDS, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
         answer = await host.tools.execute("word_count", {"text": "a b"}, timeout=10)
     assert (answer.content, answer.is_error) == ('{"words":2,"characters":3,"lines":1}', False)
+
+
+async def test_a_listener_whose_publish_is_refused_does_not_answer_for_the_tool(tmp_path: Path) -> None:
+    """It handles the very same event and tries the very topic of the result; the tool answers all the same, once."""
+    listener = Guest()
+    rows = {f"{CALLS}*": "act"}
+    capsule(tmp_path, "a-listener", listener.handles(listener.say(f"{CALLS}word_count.result")), rows, ["log.x"])
+    results = []
+    async with open_host([BUNDLED, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+        async with host.subscribe(f"{CALLS}result", observe=True) as events:
+            answer = await host.tools.execute("word_count", {"text": "a b"}, timeout=10)
+            with trio.move_on_after(0.5):
+                async for event in events:
+                    results.append(event.payload["result"]["is_error"])
+    assert (answer.content, answer.is_error) == ('{"words":2,"characters":3,"lines":1}', False)
+    assert results == [False]

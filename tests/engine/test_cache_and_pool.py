@@ -61,7 +61,7 @@ def test_a_second_engine_compiles_nothing(tmp_path: Path) -> None:
 
 def test_the_folder_and_its_files_are_for_their_owner_only(tmp_path: Path) -> None:
     Engine(tmp_path / "cache").module("a", guest())
-    (file,) = (tmp_path / "cache").iterdir()
+    (file,) = (tmp_path / "cache").glob("*.module")
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -93,7 +93,7 @@ def test_a_folder_that_is_a_link_is_ignored(tmp_path: Path, caplog: pytest.LogCa
 )
 def test_a_corrupt_file_is_made_anew(code: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Engine(tmp_path / "cache").module("a", guest())
-    (file,) = (tmp_path / "cache").iterdir()
+    (file,) = (tmp_path / "cache").glob("*.module")
     file.write_bytes(code)
     with caplog.at_level(logging.WARNING):
         engine = Engine(tmp_path / "cache")
@@ -107,7 +107,7 @@ def test_a_corrupt_file_is_made_anew(code: bytes, tmp_path: Path, caplog: pytest
 
 def test_a_file_that_is_cut_off_is_made_anew(tmp_path: Path) -> None:
     Engine(tmp_path / "cache").module("a", guest())
-    (file,) = (tmp_path / "cache").iterdir()
+    (file,) = (tmp_path / "cache").glob("*.module")
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     engine = Engine(tmp_path / "cache")
     engine.module("a", guest())
@@ -119,7 +119,7 @@ def test_another_module_is_another_file(tmp_path: Path) -> None:
     engine.module("a", guest())
     engine.module("a", Guest(publishes=False).add('(func (export "run"))').wasm())
     assert engine.compiled == 2
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert len(list((tmp_path / "cache").glob("*.module"))) == 2
 
 
 # The pool.
@@ -228,3 +228,17 @@ def test_held_bytes_are_those_of_idle_instances(module: Prelinked) -> None:
 def test_the_layouts_are_those_of_the_version_that_is_installed() -> None:
     """The engine speaks to the library below its public interface, so another version may not slip in."""
     assert version("wasmtime") == native.VERSION
+
+
+def test_a_damaged_file_of_the_cache_is_made_anew_and_never_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = tmp_path / "modules"
+    Engine(cache).module("guest", guest())
+    [file] = cache.glob("*.module")
+    code = bytearray(file.read_bytes())
+    code[len(code) // 2] ^= 0xFF
+    file.write_bytes(code)
+    engine = Engine(cache)
+    engine.module("guest", guest())
+    assert (engine.compiled, "is damaged and is made anew" in caplog.text) == (1, True)

@@ -13,8 +13,10 @@ from astrid_host.errors import AstridError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from astrid_host.host import CapsuleInfo, Host, HostEvent, HostSubscription, open_host
+    from astrid_host.host import CapsuleInfo, Host, open_host
+    from astrid_host.listening import HostEvent, HostSubscription
     from astrid_host.payloads import ToolCallResult
+    from astrid_host.stats import HostStats, Usage
     from astrid_host.tools import Tool
 
     BUNDLED: Path
@@ -25,9 +27,11 @@ __all__ = [
     "CapsuleInfo",
     "Host",
     "HostEvent",
+    "HostStats",
     "HostSubscription",
     "Tool",
     "ToolCallResult",
+    "Usage",
     "open_host",
 ]
 __version__ = "0.1.0"
@@ -35,8 +39,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "CapsuleInfo": "host",
     "Host": "host",
-    "HostEvent": "host",
-    "HostSubscription": "host",
+    "HostEvent": "listening",
+    "HostStats": "stats",
+    "HostSubscription": "listening",
+    "Usage": "stats",
     "open_host": "host",
     "ToolCallResult": "payloads",
     "Tool": "tools",

@@ -7,15 +7,12 @@ instances, databases. An exception in the body, or a cancellation of it, stops t
 from __future__ import annotations
 
 import contextlib
-import datetime
 import logging
 import os
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -23,14 +20,16 @@ import platformdirs
 import trio
 
 from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
-from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Subscription
-from astrid_host.calls import Tasks, Turns
+from astrid_host.bus import KERNEL_TOPICS, Bus, Receiver, Subscription
+from astrid_host.calls import Account, Accounts, Tasks, Turns
 from astrid_host.capsules import Loader, Registry
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed
 from astrid_host.imports import HostImports
+from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, from_value
+from astrid_host.stats import HostStats, Quarantined, Usage
 from astrid_host.stores import Stores
 from astrid_host.syscalls import Interface
 from astrid_host.syscalls.fs import Fs
@@ -40,7 +39,7 @@ from astrid_host.syscalls.kv import Kv
 from astrid_host.syscalls.paths import Roots
 from astrid_host.syscalls.sys import Sys
 from astrid_host.tools import Tools, bound_once, tools_of
-from astrid_host.topics import check_topic
+from astrid_host.topics import check_pattern, check_topic
 from astrid_host.wit import Packages
 
 log = logging.getLogger(__name__)
@@ -84,71 +83,6 @@ class CapsuleInfo(msgspec.Struct, frozen=True):
     memory_bytes: int
 
 
-class HostEvent(msgspec.Struct, frozen=True):
-    """An event as the embedding program sees it: `payload` is the plain JSON value that a guest would receive."""
-
-    topic: str
-    payload: Any
-    source_id: str
-    principal: str | None
-    seq: int
-    timestamp: datetime.datetime
-
-
-class HostSubscription:
-    """Events that match a pattern, in the order of `seq`: `async with` it, then `async for` over it.
-
-    `dropped` counts events that were not taken in time and gave way to newer ones. A cancelled wait loses nothing.
-    """
-
-    def __init__(self, bus: Bus, turns: Turns, queue: Subscription) -> None:
-        self._bus = bus
-        self._turns = turns
-        self._queue = queue
-
-    @property
-    def dropped(self) -> int:
-        return self._queue.dropped
-
-    @property
-    def lagged(self) -> int:
-        """Events that were missed for another reason than a full queue: none, since this subscription has its own."""
-        return 0
-
-    async def __aenter__(self) -> HostSubscription:
-        with self._bus.lock:
-            self._bus.subscribe(self._queue)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._bus.lock:
-            self._bus.unsubscribe(self._queue)
-
-    def __aiter__(self) -> HostSubscription:
-        return self
-
-    async def __anext__(self) -> HostEvent:
-        await trio.lowlevel.checkpoint()
-        while True:
-            arrived = trio.Event()
-            with self._bus.lock:
-                event = self._queue.take()
-                if event is None:
-                    self._queue.waiter = partial(self._turns.tell, arrived.set)
-            if event is not None:
-                return seen(event)
-            await arrived.wait()
-
-
-def seen(event: Event) -> HostEvent:
-    """An event of the bus, as the embedding program sees it."""
-    payload = msgspec.json.decode(event.payload) if event.payload else None
-    when = datetime.datetime.fromtimestamp(event.time, datetime.UTC)
-    return HostEvent(event.topic, payload, event.source_id, event.principal, event.seq, when)
-
-
 class Host:
     """A running host. Made by `open_host`.
 
@@ -157,10 +91,13 @@ class Host:
         principal: the owner, and the principal of calls that name none.
     """
 
-    def __init__(self, bus: Bus, turns: Turns, registry: Registry, tools: Tools, principal: str) -> None:
+    def __init__(
+        self, bus: Bus, turns: Turns, registry: Registry, instances: Instances, tools: Tools, principal: str
+    ) -> None:
         self._bus = bus
         self._turns = turns
         self._registry = registry
+        self._instances = instances
         self.tools = tools
         self.principal = principal
 
@@ -169,13 +106,14 @@ class Host:
         """Every capsule that was found, by id, in load order."""
         return {name: _info(capsule) for name, capsule in self._registry.capsules.items()}
 
-    def publish(self, topic: str, payload: Any, *, principal: str | None = None) -> int:
+    def publish(self, topic: str, payload: Any, *, principal: str | None = None, settle: bool = False) -> int:
         """Publish an event from outside. From any thread; on the trio thread its handlers take a turn before this returns.
 
         Args:
             topic: at most 256 bytes and 8 segments, none of them empty.
             payload: a JSON value.
             principal: on whose behalf; the host's by default.
+            settle: publish an event on `astrid.v1.dispatch.settled.<topic>` when the last of its handlers has ended.
 
         Returns:
             The event's `seq`.
@@ -195,19 +133,68 @@ class Host:
         made = from_value(payload)
         who = self.principal if principal is None else principal
         with self._bus.lock:
-            seq = self._bus.publish(topic, made, who, NIL_SOURCE, entering=True).seq
+            seq = self._bus.publish(topic, made, who, NIL_SOURCE, entering=True, asks=settle).seq
         self._turns.go()
         return seq
 
-    def subscribe(self, pattern: str, *, principal: str | None = None, observe: bool = False) -> HostSubscription:
+    def subscribe(
+        self, pattern: str, *, principal: str | None = None, observe: bool = False, name: str | None = None
+    ) -> HostSubscription:
         """Receive events: `async with host.subscribe("a.*") as events: async for event in events: ...`
+
+        Events wait until they are taken, up to 1 MiB of them; then the oldest give way, and `dropped` counts them. Each
+        principal has its turn, however much another one has waiting.
 
         Args:
             pattern: by the bus's rules: `*` is one segment, a trailing `.*` one or more.
             principal: only this one's events; everybody's by default.
-            observe: only watch; an event that nobody else receives is still reported as `no-handler`.
+            observe: only watch, through the ring of the last 1,024 events: an event that nobody else receives is still
+                reported as `no-handler`, and `lagged` counts what was missed.
+            name: under which `host.stats()` counts what an observer missed; the pattern by default.
+
+        Raises:
+            ValueError: no topic can match the pattern.
         """
-        return HostSubscription(self._bus, self._turns, Subscription(pattern, principal, observe))
+        check_pattern(pattern)
+        source = Receiver(name or pattern, pattern, principal) if observe else Subscription(pattern, principal)
+        return HostSubscription(self._bus, self._turns, source)
+
+    def stats(self) -> HostStats:
+        """What the host did since it started, and what it holds now. From any thread; nothing waits for it for long."""
+        bus, capsules = self._bus, self._registry.capsules
+        with bus.lock:
+            now = time.monotonic()
+            queues = [queue for capsule in capsules.values() for queue in capsule.queues]
+            return HostStats(
+                events=bus.seq,
+                bytes=bus.bytes,
+                failures=dict(bus.failures),
+                dropped=dict(bus.subscriptions.losses.by_name),
+                lagged=dict(bus.ring.losses.by_name),
+                kernel_refused=sum(bus.kernel_refused.by_name.values()),
+                queues=len(queues),
+                queued=sum(len(queue.works) for queue in queues),
+                instances=self._instances.live + self._instances.waiting,
+                waiting=self._instances.waiting,
+                quarantined=tuple(
+                    Quarantined(capsule.id, principal, seconds)
+                    for capsule in capsules.values()
+                    for principal, seconds in capsule.quarantine.running(now)
+                ),
+                capsules={capsule.id: _usage(capsule.account) for capsule in capsules.values()},
+                principals={name: _usage(account) for name, account in self._registry.accounts.by_principal.items()},
+            )
+
+
+def _usage(account: Account) -> Usage:
+    return Usage(
+        calls=account.calls,
+        failures=dict(account.failures),
+        cpu_seconds=account.cpu_s,
+        events=account.events,
+        bytes=account.bytes,
+        peak_memory_bytes=account.peak_bytes,
+    )
 
 
 def _info(capsule: Any) -> CapsuleInfo:
@@ -224,8 +211,8 @@ def _info(capsule: Any) -> CapsuleInfo:
         acl=list(manifest.publish) if manifest else [],
         source_id=capsule.source_id,
         folder=capsule.folder,
-        calls=capsule.calls,
-        traps=capsule.traps,
+        calls=capsule.account.calls,
+        traps=capsule.account.failures.get("trap", 0),
         memory_bytes=capsule.pool.held_bytes() if capsule.linked is not None else 0,
     )
 
@@ -253,16 +240,19 @@ async def open_host(
         state_dir: where databases and homes are; by default this user's data folder. `":memory:"` keeps databases in
             memory, and homes in a private temporary folder that is removed at the end.
         principal: the owner, and the principal of calls that name none.
-        workers: threads that take over guests which compute for long; by default one for each core, 8 at most.
+        workers: threads that take over guests which compute for long, at least one; by default one for each core, 8 at most.
         strict: raise when a capsule fails to load, instead of keeping its error.
 
     Raises:
         AstridError: the workspace is no folder.
+        ValueError: fewer than one worker.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
     Cancelled, or left by an exception, the host ends every call and frees all it holds.
     """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers is how many threads may compute beside the loop's, at least 1; given {workers}")
     places = [capsules_folder()] if capsules is None else [Path(place) for place in capsules]
     with contextlib.ExitStack() as stack:
         folder = _state_folder(state_dir, stack)
@@ -272,19 +262,19 @@ async def open_host(
         bus = Bus()
         async with _nursery() as nursery:
             turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
-            instances = Instances()
+            instances, accounts = Instances(), Accounts()
             try:
-                dispatcher = Dispatcher(bus, turns, principal)
+                dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
                 imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery))
                 loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, instances)
-                registry = Registry(loader, dispatcher, bus, turns, principal, bound_once)
+                registry = Registry(loader, dispatcher, bus, turns, principal, accounts, bound_once)
                 stack.callback(registry.close)
                 imports.provide(_interfaces(bus, turns, stores, roots, registry))
                 await registry.load(places, capsules_folder(), strict)
                 tools = Tools(bus, turns, dispatcher, registry, principal)
-                nursery.start_soon(_sweep, instances, dispatcher, registry)
-                yield Host(bus, turns, registry, tools, principal)
+                nursery.start_soon(_sweep, instances, bus, registry)
+                yield Host(bus, turns, registry, instances, tools, principal)
             finally:
                 await turns.close()
                 nursery.cancel_scope.cancel()
@@ -308,14 +298,16 @@ def _interfaces(bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: 
     return (Ipc(bus, turns), Poll(bus, turns), Kv(stores.kv), Sys(registry), Fs(roots))
 
 
-async def _sweep(instances: Instances, dispatcher: Dispatcher, registry: Registry) -> None:
-    """Close instances that have been idle for a minute, and forget queues in which nothing waits."""
+async def _sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
+    """Close instances that have been idle for a minute, and forget queues that were not used for as long."""
     while True:
         await trio.sleep(SWEEP_S)
-        instances.sweep(time.monotonic())
-        with dispatcher.bus.lock:
+        now = time.monotonic()
+        instances.sweep(now)
+        with bus.lock:
             for capsule in registry.capsules.values():
-                dispatcher.sweep(capsule)
+                capsule.queues.sweep()
+                capsule.quarantine.sweep(now)
 
 
 def _in_memory(state_dir: str | os.PathLike[str] | None) -> bool:

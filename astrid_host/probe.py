@@ -14,7 +14,7 @@ import trio
 
 from astrid_host.bundled import APPLICATION, wit_folder
 from astrid_host.bus import Bus
-from astrid_host.calls import Tasks, Turns
+from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Loader
 from astrid_host.capsules.probing import unknown_actions
 from astrid_host.dispatch import Dispatcher
@@ -57,15 +57,15 @@ async def probe(folder: Path, manifest: Manifest) -> list[Problem]:
     """
     where = folder / "Capsule.toml"
     engine = Engine(Path(platformdirs.user_cache_dir(APPLICATION)) / "modules")
-    bus = Bus()
+    bus, accounts = Bus(), Accounts()
     async with trio.open_nursery() as nursery:
         turns = Turns(engine, bus.lock, 1)
         try:
-            dispatcher = Dispatcher(bus, turns, OWNER)
+            dispatcher = Dispatcher(bus, turns, OWNER, accounts)
             imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery))
             imports.provide([Harmless()])
             loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, Instances())
-            capsule = Capsule(manifest.package.name, folder, False, OWNER)
+            capsule = Capsule(manifest.package.name, folder, False, OWNER, accounts)
             capsule.described_by(manifest)
             try:
                 unknown = await unknown_actions(capsule, loader, turns)

@@ -209,6 +209,7 @@ class Tools:
         if pending is None or pending.gone or pending.answer is not None:
             return
         pending.answer = result
+        self._turns.served = True
         task = pending.task
         if task is not None:
             self._turns.tell(lambda: trio.lowlevel.reschedule(task))
@@ -221,7 +222,7 @@ class Tools:
         subject = _subject(report.payload)
         if subject is None or (event.principal, subject.call_id) not in self._pending:
             return
-        if report.reason == "publish-denied" and report.topic not in subject.awaited():
+        if report.refused and report.topic not in subject.awaited():
             return  # something else was refused; the call itself may still be answered
         call_id = subject.call_id
         result = ToolCallResult(call_id, explain(report), True)
@@ -351,6 +352,8 @@ def explain(report: Report) -> str:
         "timeout": "computed for too long",
         "cancelled": "was cancelled",
         "queue-full": "is busy; try again later",
+        "quarantined": "failed too often and is not called for a while",
+        "loop": "was called in an endless loop",
         "no-instance": "could not be started; try again later",
         "guest-fault": "returned what cannot be read",
         "publish-denied": "could not publish its result",

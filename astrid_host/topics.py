@@ -92,6 +92,19 @@ def topic_fault(topic: str) -> str | None:
     return None
 
 
+def check_pattern(pattern: str) -> None:
+    """Check that a subscription to a pattern can receive anything.
+
+    Raises:
+        ValueError: it has an empty segment, or more than 20.
+    """
+    if not valid_segments(pattern):
+        raise ValueError(f"the pattern {pattern!r} has an empty segment, so no topic matches it")
+    count = pattern.count(".") + 1
+    if count > MATCH_SEGMENTS:
+        raise ValueError(f"the pattern {pattern!r} has {count} segments; topics have {MATCH_SEGMENTS} at most")
+
+
 class _Node(Generic[T]):
     """Where all patterns with the same first segments meet.
 

@@ -1,7 +1,7 @@
-"""The event bus: numbers events and hands them to handlers, subscriptions and observers.
+"""The event bus: numbers events and hands them to handlers, subscriptions, broadcast receivers and observers.
 
 Numbering and queueing are one step under one lock, so every receiver sees events in the order of `seq`. The bus does not
-run anything: handlers are queued by the `Sink`, subscribers are woken. Its lock is the host's one lock for all of this; it
+run anything: handlers are queued by the `Sink`, receivers are woken. Its lock is the host's one lock for all of this; it
 is never held while a guest runs.
 """
 
@@ -15,9 +15,11 @@ from typing import Protocol
 
 import msgspec
 
+from astrid_host.bus.broadcast import Ring
 from astrid_host.bus.events import Event
+from astrid_host.bus.losses import Losses
 from astrid_host.bus.rates import RateLimiter
-from astrid_host.bus.reports import FAILED, KERNEL_TOPICS, Failure, Report, shorten
+from astrid_host.bus.reports import FAILED, KERNEL_TOPICS, SETTLED, Failure, Report, Settled, shorten
 from astrid_host.bus.subscriptions import Subscription, Subscriptions
 from astrid_host.payloads import NIL_SOURCE, Payload
 
@@ -43,25 +45,57 @@ class Sink(Protocol):
 
 
 class Bus:
-    """The event bus of one host."""
+    """The event bus of one host.
+
+    Attributes:
+        seq: how many events were published.
+        bytes: of their payloads.
+        failures: how many events were not handled well, by reason.
+        kernel_refused: events of the kernel that full queues refused, by capsule.
+    """
 
     def __init__(self, sink: Sink | None = None) -> None:
         self.lock = threading.RLock()
         self.sink = sink
         self.subscriptions = Subscriptions()
+        self.ring = Ring()
         self.rates = RateLimiter()
         self.seq = 0
+        self.bytes = 0
+        self.failures: dict[str, int] = {}
+        self.kernel_refused = Losses("of the kernel were refused by full queues")
         self._observers: dict[str, list[Observer]] = {}
         self._prefix_observers: tuple[tuple[str, Observer], ...] = ()
 
     # With the lock held.
 
     def publish(
-        self, topic: str, payload: Payload, principal: str | None, source_id: str, entering: bool = False
+        self,
+        topic: str,
+        payload: Payload,
+        principal: str | None,
+        source_id: str,
+        entering: bool = False,
+        cause: Event | None = None,
+        asks: bool = False,
     ) -> Event:
-        """Number an event and queue it everywhere. The lock is held; nothing of it runs before the lock is let go."""
+        """Number an event and queue it everywhere. The lock is held; nothing of it runs before the lock is let go.
+
+        Args:
+            entering: it comes from outside, and does not follow from the handling of another.
+            cause: the event that led to it.
+            asks: tell when all its handlers have ended.
+        """
         self.seq += 1
-        event = Event(topic, payload.guest, payload.data, principal, source_id, self.seq, time.time(), entering)
+        guest = payload.guest
+        self.bytes += len(guest)
+        if cause is None:
+            depth, root = 0, time.monotonic()
+        else:
+            depth, root = cause.depth + 1, cause.root
+        event = Event(
+            topic, guest, payload.data, principal, source_id, self.seq, time.time(), entering, depth, root, asks
+        )
         self._spread(event)
         return event
 
@@ -71,7 +105,9 @@ class Bus:
         if self.subscriptions.any_for(topic):
             for subscription in self.subscriptions.matching(topic, event.principal):
                 subscription.offer(event)
-                received = received or not subscription.observe
+                received = True
+        if self.ring.receivers:
+            self.ring.push(event)
         observers = self._observers.get(topic)
         if observers:
             received = True
@@ -81,20 +117,34 @@ class Bus:
             if topic.startswith(prefix):
                 received = True
                 observer(event)
-        if received and event.handlers and not event.left and self.sink is not None:
+        if not event.left:
+            self._close_account(event, received)
+
+    def _close_account(self, event: Event, received: bool) -> None:
+        """Nothing of it is under way: it had no handlers, or they had no room."""
+        if event.handlers and self.sink is not None:
             self.sink.settle(event)
-        if not received and not topic.startswith(KERNEL_TOPICS):
-            self.report(event, Failure("no-handler", f"nothing handles or receives {topic!r}"))
+            return
+        if not received and not event.topic.startswith(KERNEL_TOPICS):
+            self.report(event, Failure("no-handler", f"nothing handles or receives {event.topic!r}"))
+        if event.asks:
+            self.tell_settled(event)
 
     def report(
-        self, event: Event, failure: Failure, *, topic: str | None = None, published: list[str] | None = None
+        self, event: Event, failure: Failure, *, tried: str | None = None, published: list[str] | None = None
     ) -> None:
-        """Say that an event was not handled well, or that what was tried on `topic` while handling it was refused."""
-        of = event.topic if topic is None else topic
+        """Say that an event was not handled well, or that a publish that was tried while handling it was refused.
+
+        Args:
+            tried: the topic of that publish.
+            published: topics that were published while the event was handled, besides those of its account.
+        """
+        of = event.topic if tried is None else tried
         if event.topic.startswith(KERNEL_TOPICS):
             log.warning("a handler of %s failed: %s: %s", event.topic, failure.reason, failure.detail)
             return
-        if failure.reason == "no-handler":
+        self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
+        if failure.reason in ("no-handler", "quarantined"):  # of a quarantine one line is said when it begins
             log.debug("%s: %s", of, failure.detail)
         else:
             who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
@@ -114,14 +164,29 @@ class Bus:
             event.done,
             list(event.published or ()) + (published or []),
             msgspec.Raw(event.payload) if event.payload else None,
+            tried is not None,
         )
-        guest = msgspec.json.encode(report)
-        self.publish(target, Payload(guest, report), event.principal, NIL_SOURCE)
+        self._tell(target, report, event)
+
+    def tell_settled(self, event: Event) -> None:
+        """Publish the settled event of one that asked for it."""
+        target = SETTLED + event.topic
+        if self._received(target, event.principal):
+            failed = event.handlers - event.done - event.skipped
+            settled = Settled(
+                event.topic, event.seq, event.principal, event.handlers, event.done, failed, event.skipped
+            )
+            self._tell(target, settled, event)
+
+    def _tell(self, topic: str, told: msgspec.Struct, event: Event) -> None:
+        self.publish(topic, Payload(msgspec.json.encode(told), told), event.principal, NIL_SOURCE, cause=event)
 
     def _received(self, topic: str, principal: str | None) -> bool:
         if self.sink is not None and self.sink.receives(topic):
             return True
         if topic in self._observers or any(topic.startswith(prefix) for prefix, _ in self._prefix_observers):
+            return True
+        if any(receiver.matches(topic) for receiver in self.ring.receivers):
             return True
         return next(self.subscriptions.matching(topic, principal), None) is not None
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from astrid_host.bus.reports import Failure
 
-NOTHING: tuple[str, ...] = ()
-
 
 class Event:
     """One published event, and the account of what its handlers made of it.
@@ -17,15 +15,19 @@ class Event:
     `payload` is what a guest receives, as JSON bytes; `data` the same, decoded: a struct for a known tag, else the plain JSON
     value. `principal` is None for events that nobody caused. `seq` counts all events of a host from 1. `time` is in seconds
     since 1970. `entering` tells events that come from outside (the host's API, timers, run loops) from those that follow
-    from another's handling.
+    from another's handling. `depth` is how many events led to it, and `root` when the first of them was published, in seconds
+    of `time.monotonic`. `asks` says that its publisher asked for a settled event.
 
     `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
-    `failures` what became of the others, `published` the topics that its handlers published, and `refusals`
-    the publishes that were refused to those that ended well.
+    `skipped` how many never ran, `failures` what became of those and of the ones that failed, `published` the topics that
+    its handlers published, `refusals` the publishes that were refused to those that ended well, and `settled` who is
+    called when the last one has ended.
     """
 
     __slots__ = (
+        "asks",
         "data",
+        "depth",
         "done",
         "entering",
         "failures",
@@ -35,8 +37,10 @@ class Event:
         "principal",
         "published",
         "refusals",
+        "root",
         "seq",
         "settled",
+        "skipped",
         "source_id",
         "time",
         "topic",
@@ -52,6 +56,9 @@ class Event:
         seq: int,
         time: float,
         entering: bool,
+        depth: int = 0,
+        root: float = 0.0,
+        asks: bool = False,
     ) -> None:
         self.topic = topic
         self.payload = payload
@@ -61,7 +68,10 @@ class Event:
         self.seq = seq
         self.time = time
         self.entering = entering
-        self.handlers = self.left = self.done = 0
+        self.depth = depth
+        self.root = root
+        self.asks = asks
+        self.handlers = self.left = self.done = self.skipped = 0
         self.failures: list[Failure] | None = None
         self.published: list[str] | None = None
         self.refusals: list[tuple[str, Failure]] | None = None

@@ -1,7 +1,8 @@
-"""Failure reports: what is published when an event was not handled as it should have been.
+"""What the kernel publishes about events: failure reports, and settled events for whoever asked.
 
 A report goes to `astrid.v1.dispatch.failed.<topic>`, from the kernel, on behalf of the event's principal. Nobody is obliged
-to listen: without a receiver a report costs one look-up and is not even built. Reports are never reported on.
+to listen: without a receiver a report costs one look-up and is not even built. Reports are never reported on. A settled event
+goes to `astrid.v1.dispatch.settled.<topic>` in the same way, after everything that the event's handlers published.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 
 KERNEL_TOPICS = "astrid.v1.dispatch."
 FAILED = "astrid.v1.dispatch.failed."
+SETTLED = "astrid.v1.dispatch.settled."
 DETAIL_CHARACTERS = 4096
 
 
@@ -19,8 +21,8 @@ class Failure(msgspec.Struct, gc=False):
     """Why one handler did not end well.
 
     Attributes:
-        reason: one word: `trap`, `deny`, `timeout`, `cancelled`, `no-instance`, `queue-full`, `guest-fault`, `no-handler`
-            or `publish-denied`.
+        reason: one word: `trap`, `deny`, `timeout`, `cancelled`, `no-instance`, `quarantined`, `queue-full`, `loop`,
+            `guest-fault`, `no-handler` or `publish-denied`.
         detail: for people and models: what happened, and how to mend it.
         capsule: whose handler it was, None where there was none.
         action: the handler.
@@ -33,7 +35,11 @@ class Failure(msgspec.Struct, gc=False):
 
 
 class Report(msgspec.Struct, gc=False):
-    """What stands in a failure report."""
+    """What stands in a failure report.
+
+    `refused` tells a report on a publish that was refused to a handler from one on an event that was not handled: then `topic`
+    is what was tried, and `payload` the event that was being handled.
+    """
 
     reason: str
     detail: str
@@ -46,6 +52,19 @@ class Report(msgspec.Struct, gc=False):
     done: int
     published: list[str]
     payload: Any
+    refused: bool = False
+
+
+class Settled(msgspec.Struct, gc=False):
+    """What stands in a settled event: `handlers` is the sum of those that ended well, that failed and that never ran."""
+
+    topic: str
+    seq: int
+    principal: str | None
+    handlers: int
+    done: int
+    failed: int
+    skipped: int
 
 
 def shorten(detail: str) -> str:

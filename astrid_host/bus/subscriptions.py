@@ -1,8 +1,10 @@
-"""Who receives events besides handlers: subscriptions of guests and of the host's API.
+"""Who receives events besides handlers: routed subscriptions of guests and of the host's API.
 
-A subscription keeps what has not been taken yet, oldest first, up to a budget of bytes. When an event does not fit, the
-oldest ones go until it does, and are counted; one that is larger than the whole budget is not kept, and is counted too.
-Everything here is called with the bus's lock held.
+A subscription keeps what has not been taken yet in one lane for each principal. Lanes are served by deficit round robin, so
+a principal with much to say does not keep the others waiting; the events of one principal stay in order. Up to a budget of
+bytes is kept, and up to a number of events of one principal. What does not fit pushes out the oldest: of the whole subscription
+for the budget, of its own lane for the number. An event that is larger than the whole budget is not kept. All of these are
+counted. Everything here is called with the bus's lock held. (Astrid, event routes.)
 """
 
 from __future__ import annotations
@@ -11,58 +13,166 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from astrid_host.bus.events import Event
+from astrid_host.bus.losses import Losses
 from astrid_host.topics import BusIndex
 
 BUDGET_BYTES = 1 << 20
+PRINCIPAL_EVENTS = 16_384
+QUANTUM_BYTES = 256
+STALE = 1024
+
+
+class _Kept:
+    """An event that waits; `event` is None once it was taken or given up."""
+
+    __slots__ = ("event", "lane", "size")
+
+    def __init__(self, event: Event, lane: _Lane, size: int) -> None:
+        self.event: Event | None = event
+        self.lane = lane
+        self.size = size
+
+
+class _Lane:
+    """What waits of one principal, and how many bytes it may still take in this round."""
+
+    __slots__ = ("credit", "kept", "principal", "round")
+
+    def __init__(self, principal: str | None, round_: int) -> None:
+        self.principal = principal
+        self.kept: deque[_Kept] = deque()
+        self.credit = QUANTUM_BYTES
+        self.round = round_
 
 
 class Subscription:
-    """One subscription.
+    """One routed subscription.
 
     Args:
         pattern: by the bus's rules: a trailing `.*` is one or more segments.
         principal: only this principal's events; None for everybody's.
-        observe: only watch: do not count as a receiver.
         budget: bytes of payloads and topics that may wait.
     """
 
-    __slots__ = ("budget", "dropped", "events", "observe", "pattern", "principal", "size", "told", "waiter")
+    __slots__ = (
+        "_by_age",
+        "_lanes",
+        "_next",
+        "_now",
+        "_round",
+        "budget",
+        "dropped",
+        "losses",
+        "pattern",
+        "principal",
+        "size",
+        "told",
+        "waiter",
+        "waiting",
+    )
 
-    def __init__(
-        self, pattern: str, principal: str | None = None, observe: bool = False, budget: int = BUDGET_BYTES
-    ) -> None:
+    def __init__(self, pattern: str, principal: str | None = None, budget: int = BUDGET_BYTES) -> None:
         self.pattern = pattern
         self.principal = principal
-        self.observe = observe
         self.budget = budget
-        self.events: deque[Event] = deque()
-        self.size = 0
+        self.size = 0  # bytes that wait
+        self.waiting = 0  # events that wait
         self.dropped = 0  # since the beginning
         self.told = 0  # how many of them the subscriber was told of
+        self.losses: Losses | None = None  # where drops are counted for the whole host
         self.waiter: Callable[[], None] | None = None  # called once, when there is something to take
+        self._lanes: dict[str | None, _Lane] = {}  # only those in which something waits
+        self._now: deque[_Lane] = deque()  # to be served in this round
+        self._next: deque[_Lane] = deque()  # their next event needs the credit of another round
+        self._round = 0
+        # All in order of arrival, which is that of `seq`: the oldest is found without a look at the lanes. What was taken
+        # stays until it comes to the front, or until there is too much of it.
+        self._by_age: deque[_Kept] = deque()
 
     def offer(self, event: Event) -> None:
         """Keep an event that matched, and wake who waits for it."""
         size = len(event.payload) + len(event.topic)
         if size > self.budget:
-            self.dropped += 1
+            self._count_drop()
             return
         while self.size + size > self.budget:
-            self._forget(self.events.popleft())
-            self.dropped += 1
-        self.events.append(event)
+            self._give_up_oldest()
+        lane = self._lanes.get(event.principal)
+        if lane is None:
+            lane = self._lanes[event.principal] = _Lane(event.principal, self._round)
+            self._now.append(lane)
+        elif len(lane.kept) >= PRINCIPAL_EVENTS:
+            self._give_up(lane.kept[0])
+        kept = _Kept(event, lane, size)
+        lane.kept.append(kept)
+        self._by_age.append(kept)
         self.size += size
+        self.waiting += 1
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter()
 
     def take(self) -> Event | None:
-        """The oldest event that was not taken yet."""
-        if not self.events:
+        """The next event: the oldest of the principal whose turn it is."""
+        if not self.waiting:
             return None
-        event = self.events.popleft()
-        self._forget(event)
+        lane = self._lane_in_turn()
+        kept = lane.kept.popleft()
+        event = kept.event
+        assert event is not None, "a lane has only what waits"
+        kept.event = None
+        lane.credit -= kept.size
+        if lane.kept:
+            (self._now if lane.kept[0].size <= lane.credit else self._next).append(lane)
+        else:
+            del self._lanes[lane.principal]
+        self._forget(kept)
         return event
+
+    def _lane_in_turn(self) -> _Lane:
+        if len(self._lanes) == 1:  # nobody to share with
+            self._now.clear()
+            self._next.clear()
+            (lane,) = self._lanes.values()
+            lane.credit = max(lane.credit, lane.kept[0].size)
+            return lane
+        while True:
+            if not self._now:
+                self._now, self._next = self._next, self._now
+                self._round += 1
+            lane = self._now.popleft()
+            if not lane.kept:  # all it had was given up
+                continue
+            if lane.round != self._round:
+                lane.credit += QUANTUM_BYTES * (self._round - lane.round)
+                lane.round = self._round
+            if lane.kept[0].size <= lane.credit:
+                return lane
+            self._next.append(lane)
+
+    def _give_up_oldest(self) -> None:
+        while True:
+            kept = self._by_age[0]
+            if kept.event is not None:
+                self._give_up(kept)
+                return
+            self._by_age.popleft()
+
+    def _give_up(self, kept: _Kept) -> None:
+        """Drop the first event of a lane."""
+        lane = kept.lane
+        assert lane.kept[0] is kept, "a lane gives up from its front"
+        lane.kept.popleft()
+        kept.event = None
+        if not lane.kept:
+            del self._lanes[lane.principal]
+        self._forget(kept)
+        self._count_drop()
+
+    def _count_drop(self) -> None:
+        self.dropped += 1
+        if self.losses is not None:
+            self.losses.count(self.pattern)
 
     def newly_dropped(self) -> int:
         """How many events were dropped since this was asked last."""
@@ -70,19 +180,27 @@ class Subscription:
         self.told = self.dropped
         return count
 
-    def _forget(self, event: Event) -> None:
-        self.size -= len(event.payload) + len(event.topic)
+    def _forget(self, kept: _Kept) -> None:
+        self.size -= kept.size
+        self.waiting -= 1
+        by_age = self._by_age
+        while by_age and by_age[0].event is None:
+            by_age.popleft()
+        if len(by_age) > 2 * self.waiting + STALE:
+            self._by_age = deque(entry for entry in by_age if entry.event is not None)
 
 
 class Subscriptions:
-    """All subscriptions, found by topic."""
+    """All routed subscriptions, found by topic."""
 
     def __init__(self) -> None:
         self._exact: dict[str, list[Subscription]] = {}
         self._patterns: BusIndex[Subscription] = BusIndex()
         self._wild = 0
+        self.losses = Losses("were dropped by subscriptions, which are not read fast enough")
 
     def add(self, subscription: Subscription) -> None:
+        subscription.losses = self.losses
         if "*" in subscription.pattern:
             self._patterns.insert(subscription.pattern, subscription)
             self._wild += 1

@@ -4,9 +4,22 @@ A call belongs to one thread at a time and ends exactly once, whatever its guest
 ticks of 10 ms.
 """
 
-from astrid_host.calls.call import Call, Owner, Pace
+from astrid_host.calls.accounts import Account, Accounts
+from astrid_host.calls.call import Brake, Call, Owner, Pace, Refusal
 from astrid_host.calls.once import call_once
 from astrid_host.calls.tasks import Tasks
 from astrid_host.calls.turns import Source, Turns
 
-__all__ = ["Call", "Owner", "Pace", "Source", "Tasks", "Turns", "call_once"]
+__all__ = [
+    "Account",
+    "Accounts",
+    "Brake",
+    "Call",
+    "Owner",
+    "Pace",
+    "Refusal",
+    "Source",
+    "Tasks",
+    "Turns",
+    "call_once",
+]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from astrid_host.calls.accounts import Account, Accounts
 from astrid_host.engine import Activation, Entry, Pool
 
 if TYPE_CHECKING:
@@ -36,6 +37,21 @@ class Owner(Protocol):
         ...
 
 
+class Refusal(NamedTuple):
+    """Why a publish was refused: the word that reports use, and what to tell people."""
+
+    reason: str
+    detail: str
+
+
+class Brake(Protocol):
+    """Why a call that computes is to stand still for a while. The lock is held."""
+
+    def until(self, now: float) -> float | None:
+        """When to ask again, in seconds of `time.monotonic`; None when the call may go on."""
+        ...
+
+
 class Capsule(Protocol):
     """A capsule, as far as running its guest goes."""
 
@@ -43,6 +59,15 @@ class Capsule(Protocol):
     def pool(self) -> Pool: ...
     @property
     def id(self) -> str: ...
+    @property
+    def account(self) -> Account:
+        """Where its use is counted."""
+        ...
+
+    @property
+    def accounts(self) -> Accounts:
+        """Where the use of principals is counted."""
+        ...
 
 
 class Call(Activation):
@@ -61,17 +86,21 @@ class Call(Activation):
     """
 
     __slots__ = (
+        "aside",
+        "brake",
         "cancelled",
         "capsule",
         "follows",
-        "host_calls",
+        "gave_up",
         "limit_s",
+        "memory_bytes",
         "message",
         "owner",
         "parked",
         "principal",
         "published",
         "refused",
+        "standing",
         "worked",
     )
 
@@ -95,7 +124,20 @@ class Call(Activation):
         self.follows = follows
         self.worked = 0.0  # seconds of computing, host functions included
         self.parked = False  # waiting, and off its stack: to be made runnable by whoever wakes it
+        self.aside = False  # its instance does not count against the cap while it waits
         self.cancelled: GuestFailed | None = None
         self.published: list[str] = []
-        self.refused: dict[str, str] = {}  # topic -> why its publish was refused
-        self.host_calls = 0
+        self.refused: dict[str, Refusal] = {}  # by topic
+        self.brake: Brake | None = None  # why it is to stand still at its next epoch check
+        self.standing = False  # parked for that
+        self.gave_up: tuple[object, ...] = ()  # queues that it waited for in vain
+        self.memory_bytes = 0  # of its instance, at the end
+
+    def charge(self) -> None:
+        """Account for what a run loop has computed since it was charged last; its time starts anew. The lock is held."""
+        worked, self.worked = self.worked, 0.0
+        instance = self.instance
+        memory_bytes = instance.memory_bytes if instance is not None else 0
+        for account in (self.capsule.account, self.capsule.accounts.of(self.principal)):
+            account.cpu_s += worked
+            account.peak_bytes = max(account.peak_bytes, memory_bytes)

@@ -4,6 +4,9 @@ Whoever has made work on the trio thread takes a *turn*: it runs what is runnabl
 most, then lets trio's other tasks go on. A call that is still computing when an epoch tick falls due goes to the *crew*,
 whose threads only ever compute and are niced; they share by ticks. A call that waits is a suspended stack on no thread.
 
+What was woken and what begins take turns, so that neither can keep the other waiting. A turn in which somebody on the
+loop got what it waits for ends early.
+
 The lock that is handed in guards all queues. It is never held while a guest runs. A call ends exactly once, by
 `Owner.ended`; cancellation and time limits take effect at the next tick, waits end at once.
 """
@@ -22,7 +25,7 @@ from typing import Any, Protocol
 
 import trio
 
-from astrid_host.calls.call import Call
+from astrid_host.calls.call import Brake, Call
 from astrid_host.calls.clock import Clock
 from astrid_host.calls.crew import Crew
 from astrid_host.engine import Engine, Suspend
@@ -32,6 +35,7 @@ log = logging.getLogger(__name__)
 now = time.monotonic
 
 TURN_S = 0.002
+SERVED_S = 0.0005  # a turn is no longer than this once somebody on the loop was served
 LONG_S = 0.001
 PRUNE_AT = 1024
 
@@ -56,6 +60,10 @@ class Turns:
     def __init__(self, engine: Engine, lock: AbstractContextManager[Any], workers: int) -> None:
         self.lock = lock
         self.runnable: deque[Call | Source] = deque()
+        self.woken: deque[Call] = deque()  # calls under way that may go on
+        self.served = False  # somebody on the loop got what it waits for
+        self._woken_last = False
+        self._engine = engine
         self.live: set[Call] = set()
         self.closed = self._closing = False
         self._deadlines: list[tuple[float, int, Suspend]] = []
@@ -65,6 +73,7 @@ class Turns:
         self._token = trio.lowlevel.current_trio_token()
         self._turning = self._rung = False
         self._told: deque[Callable[[], None]] = deque()
+        self._at_end: dict[Callable[[], None], None] = {}
         self.crew = Crew(self, workers)
         self.clock = Clock(engine, self)
 
@@ -77,6 +86,14 @@ class Turns:
         """Call `callback` on the loop's thread soon: at the end of a turn. From any thread."""
         self._told.append(callback)
 
+    def at_end(self, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop's thread once everything has ended. From the loop's thread."""
+        self._at_end[callback] = None
+
+    def not_at_end(self, callback: Callable[[], None]) -> None:
+        """Do not call it, after all."""
+        self._at_end.pop(callback, None)
+
     def wake_locked(self, suspend: Suspend) -> None:
         """End a wait: its guest goes on as soon as it can. Ending it twice, or too late, does nothing."""
         if suspend.ready:
@@ -85,16 +102,28 @@ class Turns:
         call = suspend.activation
         assert isinstance(call, Call)
         if call.parked and call.suspend is suspend:
-            call.parked = False
-            self.runnable.appendleft(call)  # work under way goes first
+            self._go_on_locked(call)
+
+    def _go_on_locked(self, call: Call) -> None:
+        call.parked = False
+        self.woken.append(call)
+
+    def brake_locked(self, call: Call, brake: Brake) -> None:
+        """Let a call that computes stand still at its next epoch check. Called by its own host functions."""
+        call.brake = brake
+        self._engine.tick()  # a deadline that is moved back is not seen by a loop that keeps it in a register
+
+    def release_locked(self, call: Call, brake: Brake) -> None:
+        """What a call stands still for is there."""
+        if call.brake is brake and call.standing and call.suspend is not None:
+            self.wake_locked(call.suspend)
 
     def cancel_locked(self, call: Call, why: GuestFailed) -> None:
         """End a call: at once when it waits, at the next tick when it computes."""
         if call.cancelled is None:
             call.cancelled = why
             if call.parked:
-                call.parked = False
-                self.runnable.appendleft(call)
+                self._go_on_locked(call)
 
     def go(self) -> None:
         """There may be work: take a turn if this is the loop's thread, else let the loop take one."""
@@ -107,7 +136,7 @@ class Turns:
     def ring(self) -> None:
         """Let the loop take a turn, unless it is in one and will see the work itself. From any thread."""
         with self.lock:
-            if self._turning or self._rung or self.closed or not (self.runnable or self._told):
+            if self._turning or self._rung or self.closed or not (self.runnable or self.woken or self._told):
                 return
             self._rung = True
         self._token.run_sync_soon(self.turn)
@@ -117,20 +146,21 @@ class Turns:
     @trio.lowlevel.enable_ki_protection
     def turn(self) -> None:
         """Run what is runnable, for 2 ms at most, then tell who waits on the loop."""
-        until = now() + TURN_S
+        begun = now()
         with self.lock:
-            self._turning, self._rung = True, False
+            self._turning, self._rung, self.served = True, False, False
         try:
-            more = self._run_until(until)
+            more = self._run(begun)
         finally:
             self._turning = False
         while self._told:
             self._told.popleft()()
         # Whoever made work since the last look, while this still seemed to be a turn, did not ring.
-        if more or self.runnable or self._told:
+        if more or self.runnable or self.woken or self._told:
             self.ring()
 
-    def _run_until(self, until: float) -> bool:
+    def _run(self, begun: float) -> bool:
+        """Run calls until the turn is over (True), or nothing is left to run."""
         while True:
             with self.lock:
                 call = self._next_locked()
@@ -145,13 +175,21 @@ class Turns:
                         call.owner.pace.took(call.worked, LONG_S)
                         self.crew.take_over(call)
                         break
-            if now() > until:
+            took = now() - begun
+            if took > TURN_S or (self.served and took > SERVED_S):
                 return True
 
     def _next_locked(self) -> Call | None:
-        while self.runnable:
-            job = self.runnable.popleft()
-            call = job if isinstance(job, Call) else job.take()
+        woken, runnable = self.woken, self.runnable
+        while woken or runnable:
+            call: Call | None
+            if woken and not (self._woken_last and runnable):
+                self._woken_last = True
+                call = woken.popleft()
+            else:
+                self._woken_last = False
+                job = runnable.popleft()
+                call = job if isinstance(job, Call) else job.take()
             if call is not None:
                 clock = self.clock
                 clock.runs += 1
@@ -171,6 +209,11 @@ class Turns:
         """
         begun, failure, ended = computed(), None, False
         try:
+            if call.standing and self._stands_still(call):
+                return True
+            if call.aside:
+                call.aside = False
+                call.capsule.pool.instances.resume()
             if call.cancelled is not None:
                 raise call.cancelled
             if call.instance is None:
@@ -184,6 +227,8 @@ class Turns:
             if suspend is not None:
                 self._park(call, suspend)
                 return True
+            if call.brake is not None and self._stands_still(call):
+                return True
             if call.worked <= call.limit_s:
                 return False
             failure = GuestTimeout(
@@ -192,14 +237,30 @@ class Turns:
         self._end(call, failure)
         return True
 
-    def _park(self, call: Call, suspend: Suspend) -> None:
-        if call.follows:
-            call.worked = 0.0
+    def _stands_still(self, call: Call) -> bool:
+        """Whether a call that has a brake stands still for it, now or again; it is parked then."""
         with self.lock:
+            call.standing, call.suspend = False, None
+            brake = call.brake
+            until = brake.until(now()) if brake is not None and call.cancelled is None else None
+            if until is None:
+                call.brake = None
+                return False
+            call.standing = True
+            call.suspend = Suspend(call, _nothing, until)
+            self._park(call, call.suspend)
+        return True
+
+    def _park(self, call: Call, suspend: Suspend) -> None:
+        with self.lock:
+            if call.follows:
+                call.charge()
             if suspend.ready or call.cancelled is not None:
-                self.runnable.appendleft(call)
+                self.woken.append(call)
                 return
             call.parked = True
+            if not call.aside:
+                call.aside = call.capsule.pool.instances.set_aside()
             if suspend.until is not None:
                 if len(self._deadlines) >= self._prune_at:
                     self._prune_deadlines()
@@ -217,6 +278,7 @@ class Turns:
         if failure is None:
             call.owner.pace.took(call.worked, LONG_S)
         if instance is not None:
+            call.memory_bytes = instance.memory_bytes
             if failure is None:
                 call.capsule.pool.give_back(instance, now())
             else:
@@ -253,10 +315,16 @@ class Turns:
                 self._closing = True  # what is queued still ends, but no guest of it runs
                 for call in list(self.live):
                     self.cancel_locked(call, GuestCancelled("the host stops"))
-            while self.live or self.runnable:
+            while self.live or self.runnable or self.woken:
                 self.go()
                 await trio.sleep(0.001)
             with self.lock:
                 self.closed = True
             self.crew.close()
             self.clock.close()
+            for callback in list(self._at_end):
+                callback()
+
+
+def _nothing() -> None:
+    """A guest that stood still learns nothing from it."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from astrid_host.calls import Call
-from astrid_host.dispatch import Handler, Queue
+from astrid_host.calls import Account, Accounts, Call
+from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
 from astrid_host.gates import SubscribeGate
 from astrid_host.manifest import Manifest, Problem
@@ -29,9 +29,17 @@ class Capsule:
         folder: where it was found.
         bundled: it came with the host, so given ones win over it.
         owner: the host's principal.
+        accounts: where the use of principals is counted.
     """
 
-    def __init__(self, id: str, folder: Path, bundled: bool, owner: str) -> None:  # noqa: A002 - the field's own word
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's own word
+        folder: Path,
+        bundled: bool,
+        owner: str,
+        accounts: Accounts,
+    ) -> None:
         self.id = id
         self.folder = folder
         self.bundled = bundled
@@ -42,9 +50,11 @@ class Capsule:
         self.inactive: list[str] = []
         self.source_id = ""
         self.wasm_hash = ""
-        self.calls = 0
-        self.traps = 0
-        self.queues: dict[str | None, Queue] = {}
+        self.account = Account()
+        self.accounts = accounts
+        self.quarantine = Quarantine()
+        self.quarantines = True
+        self.queues = Queues()
         self.handlers: list[Handler] = []
         self.run_loop: Call | None = None
         self.is_ready = threading.Event()
@@ -64,6 +74,7 @@ class Capsule:
         self.subscribe_gate = SubscribeGate(manifest)
         self.concurrency = manifest.limits.concurrency
         self.timeout_s = manifest.limits.timeout_secs
+        self.quarantines = manifest.limits.on_trap == "quarantine"
 
     def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
         """Its module was compiled and linked."""
@@ -80,11 +91,6 @@ class Capsule:
     def signal_ready(self) -> None:
         """Its run loop has subscribed to what it needs. From any thread."""
         self.is_ready.set()
-
-    def count(self, reason: str) -> None:
-        """One of its calls has ended: for no reason when it ended well."""
-        self.calls += 1
-        self.traps += reason == "trap"
 
     @property
     def manifest(self) -> Manifest:

@@ -17,7 +17,7 @@ import trio
 from astrid_host import manifest as manifests
 from astrid_host.abi import ExportKind
 from astrid_host.bus import Bus
-from astrid_host.calls import Turns
+from astrid_host.calls import Accounts, Turns
 from astrid_host.capsules.capsule import HOOK, Capsule
 from astrid_host.capsules.discovery import find_folders, in_load_order, unsatisfied
 from astrid_host.capsules.loading import Loader, handlers_of
@@ -41,6 +41,7 @@ class Registry:
         bus: for reports of run loops.
         turns: runs them.
         owner: the host's principal.
+        accounts: where the use of principals is counted.
         bound_once: whether a pattern may be bound by one capsule only.
     """
 
@@ -51,6 +52,7 @@ class Registry:
         bus: Bus,
         turns: Turns,
         owner: str,
+        accounts: Accounts,
         bound_once: Callable[[str], bool],
     ) -> None:
         self.capsules: dict[str, Capsule] = {}
@@ -59,6 +61,7 @@ class Registry:
         self._bus = bus
         self._turns = turns
         self._owner = owner
+        self.accounts = accounts
         self._bound_once = bound_once
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
 
@@ -108,7 +111,7 @@ class Registry:
                     "two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, folder
                 )
             return
-        capsule = self.capsules[name] = Capsule(name, folder, is_bundled, self._owner)
+        capsule = self.capsules[name] = Capsule(name, folder, is_bundled, self._owner, self.accounts)
         capsule.problems = problems
         errors = [problem for problem in problems if problem.severity == "error"]
         for problem in problems:

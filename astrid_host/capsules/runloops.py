@@ -50,9 +50,13 @@ class RunLoop:
         capsule = self.capsule
         capsule.run_loop = None
         stub = failure is None and not call.reached
+        if not stub:
+            with self._bus.lock:
+                reason = failed(failure).reason if failure is not None else ""
+                for account in (capsule.account, capsule.accounts.of(call.principal)):
+                    account.ended(reason, call.worked, call.memory_bytes)
         if failure is not None and not isinstance(failure, GuestCancelled):
             told = failed(failure)
-            capsule.traps += told.reason == "trap"
             capsule.fail(f"its run loop failed: {told.detail}")
             log.error("%s: its run loop failed: %s: %s", capsule.id, told.reason, told.detail)
             if call.message is not None:

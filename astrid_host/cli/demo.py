@@ -12,9 +12,9 @@ import trio
 import trio.testing
 from rich.console import Console
 
+from astrid_host import Host, HostEvent, HostSubscription, open_host
 from astrid_host.cli import logs
 from astrid_host.cli.run import show
-from astrid_host.host import Host, HostEvent, HostSubscription, open_host
 
 SHOWN = 400  # characters of a result
 PROJECT = Path(__file__).resolve().parents[2]

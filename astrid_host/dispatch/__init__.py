@@ -5,6 +5,7 @@ Every event that a handler did not end well is reported exactly once; the publis
 
 from astrid_host.dispatch.dispatcher import Dispatcher
 from astrid_host.dispatch.handlers import Handler, Receiver
-from astrid_host.dispatch.queues import Queue
+from astrid_host.dispatch.quarantine import Quarantine
+from astrid_host.dispatch.queues import Queue, Queues
 
-__all__ = ["Dispatcher", "Handler", "Queue", "Receiver"]
+__all__ = ["Dispatcher", "Handler", "Quarantine", "Queue", "Queues", "Receiver"]

@@ -8,15 +8,18 @@ when its last handler has ended. The bus's lock is held in everything but `ended
 from __future__ import annotations
 
 import logging
+import time
 
-from astrid_host.bus import Bus, Event, Failure
-from astrid_host.calls import Call, Turns
-from astrid_host.dispatch.handlers import Handler, Handlers, Receiver
+from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure
+from astrid_host.calls import Accounts, Call, Turns
+from astrid_host.dispatch.brakes import Brake
+from astrid_host.dispatch.handlers import Handler, Handlers, Receiver, Route
 from astrid_host.dispatch.outcomes import WENT_ON, Outcome, first_of, outcome, with_refusals
 from astrid_host.dispatch.queues import ENTERING_ROOM, FOLLOWING_ROOM, Queue, Work
 from astrid_host.errors import GuestCancelled, GuestFailed
 
 log = logging.getLogger(__name__)
+now = time.monotonic
 
 
 class Dispatcher:
@@ -26,14 +29,16 @@ class Dispatcher:
         bus: whose events it takes.
         turns: who runs the calls.
         owner: the principal of events that have none.
+        accounts: where calls are counted by principal.
     """
 
-    def __init__(self, bus: Bus, turns: Turns, owner: str) -> None:
+    def __init__(self, bus: Bus, turns: Turns, owner: str, accounts: Accounts) -> None:
         self.bus = bus
         self.turns = turns
         self.owner = owner
+        self.accounts = accounts
         self.handlers = Handlers()
-        self.crowded: set[Queue] = set()  # queues without room for one more event that follows
+        self.crowded: set[Queue] = set()  # queues without room for one more event
 
     # From the bus to the queues.
 
@@ -47,45 +52,82 @@ class Dispatcher:
             return False
         if route.chain:
             event.handlers = event.left = 1
-            self._enqueue(handlers[0], event, event.payload, handlers, 0)
+            self._enter_chain(event, event.payload, handlers, 0)
         else:
             event.handlers = event.left = len(handlers)
             for handler in handlers:
-                self._enqueue(handler, event, event.payload, (), 0)
+                refused = self._enqueue(handler, event, event.payload, (), 0)
+                if refused is not None:
+                    self._handler_failed(event, handler, refused)
         return True
 
-    def _enqueue(self, handler: Handler, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int) -> None:
-        queues = handler.receiver.queues
-        queue = queues.get(event.principal)
-        if queue is None:
-            queue = queues[event.principal] = Queue(self, handler.receiver, event.principal)
-        entering = event.entering and not step
-        if not queue.has_room(entering):
-            room = ENTERING_ROOM if entering else FOLLOWING_ROOM
-            detail = f"{handler.receiver.id} is busy: {room} events of {event.principal} wait for it already"
-            self._handler_failed(event, handler, Outcome("queue-full", detail))
-            return
-        queue.put(Work(queue, handler, event, payload, chain, step), entering)
+    def _enter_chain(self, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int) -> None:
+        """Queue an event for the member of a chain whose turn it is; one that cannot take it fails like one that ran."""
+        for at in range(step, len(chain)):
+            refused = self._enqueue(chain[at], event, payload, chain, at)
+            if refused is None:
+                return
+            if not self._opted_out(event, chain[at], refused):
+                self._handler_failed(event, chain[at], refused)
+                return
+        event.done += 1
+        event.left -= 1
+
+    def _enqueue(
+        self, handler: Handler, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int
+    ) -> Outcome | None:
+        """Queue an event for a handler; None, or why it was refused."""
+        receiver = handler.receiver
+        if receiver.quarantine:
+            seconds = receiver.quarantine.left(self._principal(event), now())
+            if seconds:
+                detail = f"{receiver.id} trapped too often for {event.principal}: not called for {seconds:.1f} s more"
+                return Outcome("quarantined", detail, ran=False)
+        queue = receiver.queues.get(self, receiver, event.principal)
+        work = Work(queue, handler, event, payload, chain, step)
+        if self.crowded and not queue.takes(work):
+            waiting = queue.entering if work.entering else len(queue.works) - queue.entering
+            detail = f"{receiver.id} is busy: {waiting} events of {event.principal} wait for it already"
+            return Outcome("queue-full", detail, ran=False)
+        queue.put(work)
+        return None
+
+    def _principal(self, event: Event) -> str:
+        return self.owner if event.principal is None else event.principal
+
+    # Who has to wait for room.
+
+    def _queues_on(self, route: Route, principal: str | None) -> list[Queue]:
+        found = (handler.receiver.queues.find(principal) for handler in route.handlers)
+        return [queue for queue in found if queue is not None]
 
     def full(self, topic: str, principal: str | None) -> Queue | None:
         """A queue that has no room for one more entering event of that topic, if there is one."""
+        if not self.crowded:
+            return None
         route = self.handlers.route(topic)
-        for handler in route.handlers[:1] if route.chain else route.handlers:
-            queue = handler.receiver.queues.get(principal)
-            if queue is not None and queue.entering >= ENTERING_ROOM:
+        for step, queue in enumerate(self._queues_on(route, principal)):
+            if queue.is_full(entering=not (route.chain and step)):
                 return queue
         return None
 
-    def congested(self, topic: str, principal: str | None) -> bool:
-        """Whether a handler's queue has no room for one more event that follows from another's handling."""
-        if not self.crowded:
-            return False
-        route = self.handlers.route(topic)
-        for handler in route.handlers[:1] if route.chain else route.handlers:
-            queue = handler.receiver.queues.get(principal)
-            if queue is not None and not queue.has_room(False):
-                return True
-        return False
+    def refuses(self, call: Call, topic: str, principal: str) -> str | None:
+        """Whether one more event that a guest publishes has room: why not, or None.
+
+        When it has room but a queue on its way is full, the guest is made to stand still.
+        """
+        entering = call.follows
+        own = call.owner.queue if isinstance(call.owner, Work) else None
+        for queue in self._queues_on(self.handlers.route(topic), principal):
+            if not queue.is_full(entering):
+                continue
+            room = ENTERING_ROOM if entering else FOLLOWING_ROOM
+            if queue is own or queue in call.gave_up:
+                return f"{queue.receiver.id} is busy: {room} events of {principal} wait for it already"
+            if call.brake is None:
+                self.turns.brake_locked(call, Brake(call, queue, entering, now()))
+        call.gave_up = tuple(queue for queue in call.gave_up if queue in self.crowded)
+        return None
 
     # What became of them.
 
@@ -94,12 +136,12 @@ class Dispatcher:
         if failure is not None and not isinstance(failure, GuestFailed):
             log.error("%s/%s: a host function failed", work.handler.receiver.id, work.handler.action, exc_info=failure)
         told = outcome(call.result, failure)
-        work.handler.receiver.count(told.reason)
         with self.bus.lock:
             queue = work.queue
             queue.running -= 1
             if queue.works:
                 queue.schedule()
+            self._count(call, told)
             event, handler = work.event, work.handler
             if not told.reason and handler.reply and told.data:
                 handler.receiver.publisher.reply(call, handler.reply, told.data)
@@ -107,7 +149,8 @@ class Dispatcher:
                 event.note_published(call.published)
             if told.reason:
                 told.detail = with_refusals(told.detail, call.refused)
-                told = self._opted_out(work, told)
+                if work.chain and self._opted_out(event, handler, told):
+                    told = WENT_ON
             went_on = self._goes_on(work, told)
             if not went_on and told.reason:
                 self._handler_failed(event, handler, told)
@@ -116,23 +159,45 @@ class Dispatcher:
                 event.left -= 1
             if call.refused and not told.reason:
                 self._note_refusals(work, call)
-            if not went_on and not event.left:
+            if not event.left:
                 self.settle(event)
 
-    def _opted_out(self, work: Work, told: Outcome) -> Outcome:
+    def _count(self, call: Call, told: Outcome) -> None:
+        """Account for a call that is over; a capsule that traps too often for a principal is not called for a while."""
+        capsule, reason = call.capsule, told.reason
+        capsule.account.ended(reason, call.worked, call.memory_bytes)
+        self.accounts.of(call.principal).ended(reason, call.worked, call.memory_bytes)
+        if reason != "trap" or not capsule.quarantines:
+            return
+        seconds = capsule.quarantine.trapped(call.principal, now())
+        if seconds is None:
+            return
+        log.warning(
+            "%s trapped too often for %s: it is not called for that principal for %g s; the last one: %s",
+            capsule.id,
+            call.principal,
+            seconds,
+            told.detail.partition("\n")[0],
+        )
+        assert call.message is not None, "a handler's call has an event"
+        queue = capsule.queues.find(call.message.principal)
+        if queue is not None:
+            gone = f"{capsule.id} trapped too often for {call.principal}: not called for {seconds:g} s more"
+            self._fail_all(queue.clear_of(call.message.principal), Outcome("quarantined", gone, ran=False))
+
+    def _opted_out(self, event: Event, handler: Handler, told: Outcome) -> bool:
         """In a chain, the failure of a member whose row says `on_error = "continue"` is only logged; a denial is none."""
-        handler = work.handler
-        if not work.chain or not handler.goes_on or told.reason == "deny":
-            return told
+        if not handler.goes_on or told.reason == "deny":
+            return False
         log.warning(
             "%s: %s/%s failed (%s: %s); its row lets the chain go on",
-            work.event.topic,
+            event.topic,
             handler.receiver.id,
             handler.action,
             told.reason,
             told.detail,
         )
-        return WENT_ON
+        return True
 
     def _goes_on(self, work: Work, told: Outcome) -> bool:
         """Whether the event went on to the next member of its chain."""
@@ -140,43 +205,41 @@ class Dispatcher:
         if step >= len(work.chain) or told.final or told.reason:
             return False
         payload = told.data.encode() if told.data else work.payload
-        self._enqueue(work.chain[step], work.event, payload, work.chain, step)
-        if not work.event.left:  # it had no room
-            self.settle(work.event)
+        self._enter_chain(work.event, payload, work.chain, step)
         return True
 
     def _note_refusals(self, work: Work, call: Call) -> None:
         """They are reported when all handlers have ended: by then it is known what the event led to all the same."""
         receiver, action = work.handler.receiver.id, work.handler.action
-        noted = [(topic, Failure("publish-denied", why, receiver, action)) for topic, why in call.refused.items()]
+        noted = [(topic, Failure(why.reason, why.detail, receiver, action)) for topic, why in call.refused.items()]
         work.event.refusals = [*(work.event.refusals or ()), *noted]
 
     def _handler_failed(self, event: Event, handler: Handler, told: Outcome) -> None:
+        event.left -= 1
+        event.skipped += not told.ran
+        if told.reason == "queue-full" and event.topic.startswith(KERNEL_TOPICS):
+            self.bus.kernel_refused.count(handler.receiver.id)
+            return
         failure = Failure(told.reason, told.detail, handler.receiver.id, handler.action)
         if event.failures is None:
             event.failures = [failure]
         else:
             event.failures.append(failure)
-        event.left -= 1
 
     def settle(self, event: Event) -> None:
         """The last handler of an event has ended: report what failed, and tell who asked to be told."""
         if event.failures is not None:
             self.bus.report(event, first_of(event.failures))
         for topic, failure in event.refusals or ():
-            self.bus.report(event, failure, topic=topic)
+            self.bus.report(event, failure, tried=topic)
         if event.settled is not None:
             callbacks, event.settled = event.settled, None
             for callback in callbacks:
                 callback()
+        if event.asks:
+            self.bus.tell_settled(event)
 
     # Capsules and principals that come and go.
-
-    def sweep(self, receiver: Receiver) -> None:
-        """Forget the queues in which nothing waits or runs."""
-        for principal, queue in list(receiver.queues.items()):
-            if not (queue.works or queue.running or queue.outside):
-                del receiver.queues[principal]
 
     def add(self, handlers: list[Handler]) -> None:
         for handler in handlers:
@@ -186,14 +249,16 @@ class Dispatcher:
         """Take a capsule's handlers out; what waits for them is reported as cancelled, what runs goes on."""
         for handler in handlers:
             self.handlers.remove(handler)
-        for queue in receiver.queues.values():
-            while queue.works:
-                work = queue.works.popleft()
-                gone = GuestCancelled(f"{receiver.id} was unloaded before it handled the event")
-                self._handler_failed(work.event, work.handler, Outcome(gone.reason, str(gone)))
-                if not work.event.left:
-                    self.settle(work.event)
-            queue.entering = 0
-            self.crowded.discard(queue)
-            while queue.outside:
-                queue.let_in()
+        gone = GuestCancelled(f"{receiver.id} was unloaded before it handled the event")
+        for queue in list(receiver.queues):
+            self._fail_all(queue.clear(), Outcome(gone.reason, str(gone), ran=False))
+
+    def _fail_all(self, works: list[Work], told: Outcome) -> None:
+        """Close the account of events that wait no more."""
+        for work in works:
+            if work.chain and self._opted_out(work.event, work.handler, told):
+                self._enter_chain(work.event, work.payload, work.chain, work.step + 1)
+            else:
+                self._handler_failed(work.event, work.handler, told)
+            if not work.event.left:
+                self.settle(work.event)

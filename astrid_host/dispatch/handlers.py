@@ -12,7 +12,9 @@ from astrid_host.calls import Pace
 from astrid_host.topics import InterceptorIndex
 
 if TYPE_CHECKING:
-    from astrid_host.dispatch.queues import Queue
+    from astrid_host.calls import Account
+    from astrid_host.dispatch.quarantine import Quarantine
+    from astrid_host.dispatch.queues import Queues
     from astrid_host.engine import Entry, Pool
     from astrid_host.syscalls.ipc import Publisher
 
@@ -32,9 +34,16 @@ class Receiver(Protocol):
         ...
 
     @property
-    def queues(self) -> dict[str | None, Queue]:
-        """Its queues by principal."""
+    def queues(self) -> Queues: ...
+    @property
+    def quarantine(self) -> Quarantine: ...
+    @property
+    def quarantines(self) -> bool:
+        """Whether it is put into quarantine when it traps too often."""
         ...
+
+    @property
+    def account(self) -> Account: ...
 
     @property
     def concurrency(self) -> int:
@@ -46,10 +55,6 @@ class Receiver(Protocol):
     @property
     def publisher(self) -> Publisher:
         """What it may publish."""
-        ...
-
-    def count(self, reason: str) -> None:
-        """One of its calls has ended: for no reason when it ended well."""
         ...
 
 

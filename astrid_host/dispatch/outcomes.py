@@ -9,21 +9,25 @@ from __future__ import annotations
 from typing import Any
 
 from astrid_host.bus import Failure
-from astrid_host.errors import GuestFailed
+from astrid_host.calls import Refusal
+from astrid_host.errors import GuestFailed, NoInstance
 
 ACTIONS = ("continue", "final", "deny", "abort")
 
 
 class Outcome:
-    """How a handler ended: badly (`reason`), or well, with `data` and whether the chain goes on."""
+    """How a handler ended: badly (`reason`), or well, with `data` and whether the chain goes on; whether it `ran` at all."""
 
-    __slots__ = ("data", "detail", "final", "reason")
+    __slots__ = ("data", "detail", "final", "ran", "reason")
 
-    def __init__(self, reason: str = "", detail: str = "", data: str | None = None, final: bool = False) -> None:
+    def __init__(
+        self, reason: str = "", detail: str = "", data: str | None = None, final: bool = False, ran: bool = True
+    ) -> None:
         self.reason = reason
         self.detail = detail
         self.data = data
         self.final = final
+        self.ran = ran
 
 
 WENT_ON = Outcome()
@@ -48,13 +52,13 @@ def outcome(result: Any, failure: BaseException | None) -> Outcome:
 def failed(failure: BaseException) -> Outcome:
     """A call that did not return."""
     if isinstance(failure, GuestFailed):
-        return Outcome(failure.reason, str(failure))
+        return Outcome(failure.reason, str(failure), ran=not isinstance(failure, NoInstance))
     return Outcome("trap", f"a host function failed: {type(failure).__name__}: {failure}")
 
 
-def with_refusals(detail: str, refused: dict[str, str]) -> str:
+def with_refusals(detail: str, refused: dict[str, Refusal]) -> str:
     """A failure's detail with the publishes that were refused before it."""
-    told = "; ".join(f"its publish on {topic} was refused: {why}" for topic, why in refused.items())
+    told = "; ".join(f"its publish on {topic} was refused: {why.detail}" for topic, why in refused.items())
     return f"{detail}\n{told}" if told else detail
 
 

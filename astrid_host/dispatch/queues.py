@@ -1,24 +1,36 @@
 """Queues: one for each capsule and principal, served one call at a time and in order, whatever the delivery mode.
 
 That is what makes a guest's load-work-save of its state safe. `[limits] concurrency` lets a capsule run more at once,
-started in order. 64 events that enter from outside have room; those that follow from another's handling have 1,024.
+started in order. 64 events that enter from outside have room; those that follow from another's handling have 1,024. What
+guests publish above that is still taken, up to twice as much, because the publisher is made to stand still.
+
+A capsule has 10,000 queues at most. The events of further principals share one more, still in order and with each call on
+behalf of its own principal. A principal that shares gets a queue of its own once the shared one is empty.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from astrid_host.bus import Event
+from astrid_host.bus import KERNEL_TOPICS, Event
 from astrid_host.calls import Call
+from astrid_host.payloads import NIL_SOURCE
 
 if TYPE_CHECKING:
+    from astrid_host.dispatch.brakes import Brake
     from astrid_host.dispatch.dispatcher import Dispatcher
     from astrid_host.dispatch.handlers import Handler, Receiver
 
+log = logging.getLogger(__name__)
+
 ENTERING_ROOM = 64
 FOLLOWING_ROOM = 1024
+OVERFLOW = 2  # so many times the room is taken from guests that are about to stand still
+QUEUES = 10_000
+SWEEPS_IDLE = 6  # of 10 s each: a queue leaves after a minute in which nothing was put into it
 
 
 class Work:
@@ -37,34 +49,84 @@ class Work:
         self.chain = chain
         self.step = step
 
+    @property
+    def entering(self) -> bool:
+        """Whether it takes room of those that enter: in a chain only its first member is entered from outside."""
+        return self.event.entering and not self.step
+
     def ended(self, call: Call, failure: BaseException | None) -> None:
         self.queue.dispatcher.ended(self, call, failure)
 
 
 class Queue:
-    """What waits for one capsule on behalf of one principal. The lock is held."""
+    """What waits for one capsule on behalf of one principal. The lock is held.
 
-    __slots__ = ("dispatcher", "entering", "outside", "principal", "receiver", "running", "scheduled", "works")
+    Attributes:
+        works: what waits, in order.
+        entering: how many of them entered from outside.
+        running: calls under way.
+        moves: how many works were taken out so far.
+        outside: callers that wait for room to enter; each says whether it took the room.
+        braked: calls that stand still until there is room again.
+    """
 
-    def __init__(self, dispatcher: Dispatcher, receiver: Receiver, principal: str | None) -> None:
+    __slots__ = (
+        "braked",
+        "dispatcher",
+        "entering",
+        "idle_sweeps",
+        "moves",
+        "outside",
+        "receiver",
+        "running",
+        "scheduled",
+        "works",
+    )
+
+    def __init__(self, dispatcher: Dispatcher, receiver: Receiver) -> None:
         self.dispatcher = dispatcher
         self.receiver = receiver
-        self.principal = principal
         self.works: deque[Work] = deque()
         self.running = 0
         self.entering = 0
+        self.moves = 0
         self.scheduled = False
-        self.outside: deque[Callable[[], bool]] = deque()  # callers that wait for room: True when they entered or left
+        self.idle_sweeps = 0
+        self.outside: deque[Callable[[], bool]] = deque()
+        self.braked: list[Brake] = []
 
-    def has_room(self, entering: bool) -> bool:
+    @property
+    def in_use(self) -> bool:
+        return bool(self.works or self.running or self.outside)
+
+    def is_full(self, entering: bool) -> bool:
+        """Whether whoever publishes one more event has to wait, or to give up."""
         if entering:
-            return self.entering < ENTERING_ROOM
-        return len(self.works) - self.entering < FOLLOWING_ROOM
+            return self.entering >= ENTERING_ROOM
+        return len(self.works) - self.entering >= FOLLOWING_ROOM
 
-    def put(self, work: Work, entering: bool) -> None:
+    def has_relief(self, entering: bool) -> bool:
+        """Whether those who waited for room may go on: some more than one event has room then."""
+        if entering:
+            return self.entering <= ENTERING_ROOM // 2
+        return len(self.works) - self.entering <= FOLLOWING_ROOM // 2
+
+    def takes(self, work: Work) -> bool:
+        """Whether there is room for this event."""
+        event = work.event
+        if work.entering:
+            room = ENTERING_ROOM if event.source_id == NIL_SOURCE else OVERFLOW * ENTERING_ROOM
+            return self.entering < room
+        following = len(self.works) - self.entering
+        if following < FOLLOWING_ROOM:
+            return True
+        return following < OVERFLOW * FOLLOWING_ROOM and not event.topic.startswith(KERNEL_TOPICS)
+
+    def put(self, work: Work) -> None:
         self.works.append(work)
-        self.entering += entering
-        if len(self.works) - self.entering >= FOLLOWING_ROOM:
+        self.entering += work.entering
+        self.idle_sweeps = 0
+        if self.entering >= ENTERING_ROOM or len(self.works) - self.entering >= FOLLOWING_ROOM:
             self.dispatcher.crowded.add(self)
         if not self.scheduled:
             self.schedule()
@@ -79,24 +141,38 @@ class Queue:
         if not self.works or self.running >= self.receiver.concurrency:
             return None
         work = self.works.popleft()
-        if self.dispatcher.crowded:
-            self.dispatcher.crowded.discard(self)
         self.running += 1
-        if work.event.entering and not work.step:
+        self.moves += 1
+        if work.entering:
             self.entering -= 1
             self.let_in()
+        if self.dispatcher.crowded:
+            self._relieve()
         if self.works:
             self.schedule()
-        receiver = self.receiver
+        receiver, principal = self.receiver, work.event.principal
         return Call(
             receiver,
             receiver.hook,
             (work.handler.action, work.payload),
-            self.dispatcher.owner if self.principal is None else self.principal,
+            self.dispatcher.owner if principal is None else principal,
             work.event,
             work,
             receiver.timeout_s,
         )
+
+    def _relieve(self) -> None:
+        """Something was taken out: who stood still goes on once there is room enough."""
+        if not (self.is_full(True) or self.is_full(False)):
+            self.dispatcher.crowded.discard(self)
+        if self.braked:
+            kept = []
+            for brake in self.braked:
+                if self.has_relief(brake.entering):
+                    brake.release(self.dispatcher.turns)
+                else:
+                    kept.append(brake)
+            self.braked = kept
 
     def let_in(self) -> None:
         """The longest waiting caller that is still there enters."""
@@ -104,3 +180,79 @@ class Queue:
             enter = self.outside.popleft()
             if enter():
                 return
+
+    def clear(self) -> list[Work]:
+        """Take out everything that waits."""
+        works, self.works = list(self.works), deque()
+        self._emptied(works)
+        return works
+
+    def clear_of(self, principal: str | None) -> list[Work]:
+        """Take out what waits on behalf of one principal: all of it, unless the queue is shared."""
+        works = [work for work in self.works if work.event.principal == principal]
+        self.works = deque(work for work in self.works if work.event.principal != principal)
+        self._emptied(works)
+        return works
+
+    def _emptied(self, works: list[Work]) -> None:
+        self.entering -= sum(work.entering for work in works)
+        self.moves += len(works)
+        self._relieve()
+        for _ in range(len(self.outside)):
+            self.let_in()
+
+
+class Queues:
+    """The queues of one capsule. The lock is held."""
+
+    __slots__ = ("_by_principal", "_shared", "_told")
+
+    def __init__(self) -> None:
+        self._by_principal: dict[str | None, Queue] = {}
+        self._shared: Queue | None = None
+        self._told = False
+
+    def __iter__(self) -> Iterator[Queue]:
+        yield from self._by_principal.values()
+        if self._shared is not None:
+            yield self._shared
+
+    def __len__(self) -> int:
+        return len(self._by_principal) + (self._shared is not None)
+
+    def find(self, principal: str | None) -> Queue | None:
+        """The queue in which events of that principal wait, if there is one."""
+        return self._by_principal.get(principal) or self._shared
+
+    def get(self, dispatcher: Dispatcher, receiver: Receiver, principal: str | None) -> Queue:
+        """The queue for events of that principal, made when there is none."""
+        queue = self._by_principal.get(principal)
+        if queue is not None:
+            return queue
+        if self._shared is not None and self._shared.in_use:
+            return self._shared
+        if len(self._by_principal) < QUEUES:
+            queue = self._by_principal[principal] = Queue(dispatcher, receiver)
+            return queue
+        if self._shared is None:
+            self._shared = Queue(dispatcher, receiver)
+        if not self._told:
+            self._told = True
+            log.warning(
+                "%s has %d queues; the events of further principals share one, and wait for each other",
+                receiver.id,
+                QUEUES,
+            )
+        return self._shared
+
+    def sweep(self) -> None:
+        """Called every 10 s: forget the queues that were not used for a minute."""
+        for principal, queue in list(self._by_principal.items()):
+            if queue.in_use:
+                continue
+            queue.idle_sweeps += 1
+            if queue.idle_sweeps > SWEEPS_IDLE:
+                del self._by_principal[principal]
+        if self._shared is not None and not self._shared.in_use:
+            self._shared = None
+            self._told = False

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # because a thread stands still until the value is lowered.
 NESTED_TICKS = 4
 NESTED_S = 0.5
+EARLY_S = 0.005  # a tick that comes so soon after another was made out of turn, and does not count here
 
 
 class _Here(threading.local):
@@ -74,6 +75,7 @@ class Activation:
         "result",
         "slow_since",
         "suspend",
+        "ticked_at",
         "trap_at",
     )
 
@@ -85,6 +87,7 @@ class Activation:
         self.failure: BaseException | None = None
         self.nested = 0  # in the guest's allocator or post-return: counts the ticks spent there, from 1
         self.reached = False  # it called a host function
+        self.ticked_at = 0.0  # when the last tick that counted fell into the allocator
         self.slow_since = 0.0  # when the allocator first met a tick while this value was lowered
         self.suspend: Suspend | None = None
         self.lowering: Callable[[Callable[[], Any]], None] | None = None
@@ -147,8 +150,11 @@ def on_epoch(_context: int, _env: int, more_ticks: Any, kind: Any) -> int | None
         kind[0] = 1
         return None
     kind[0] = 0
-    activation.nested += 1
     now = time.monotonic()
+    if activation.nested > 1 and now - activation.ticked_at < EARLY_S:
+        return None
+    activation.nested += 1
+    activation.ticked_at = now
     activation.slow_since = activation.slow_since or now
     if activation.nested > NESTED_TICKS or now - activation.slow_since > NESTED_S:
         error: int = native.NEW_ERROR(b"the guest's allocator or post-return function does not return")

@@ -2,7 +2,8 @@
 
 An instance serves one principal until it is discarded, so nothing of one caller's memory meets another. All pools of a host
 share one cap, because each instance costs about six memory maps and Linux allows 65,530: at the cap the least recently used
-idle ones go, and when none is idle the call ends with `NoInstance`. Leasing and returning are for one thread at a
+idle ones go, and when none is idle the call ends with `NoInstance`. Instances whose guests wait do not count, up to as many
+again: what they wait for may need an instance itself. Leasing and returning are for one thread at a
 time per lock holder; the caller's lock is held.
 """
 
@@ -21,13 +22,34 @@ EVICTED_SHARE = 64  # at the cap, one in so many goes
 
 
 class Instances:
-    """The count of all live instances of a host, and where its idle ones are."""
+    """The count of all live instances of a host, and where its idle ones are.
+
+    Attributes:
+        live: instances that count against the cap.
+        waiting: those besides whose guests wait for something.
+    """
 
     def __init__(self, cap: int = CAP) -> None:
         self.cap = cap
         self.live = 0
+        self.waiting = 0
         self._pools: set[Pool] = set()
         self._lock = threading.Lock()
+
+    def set_aside(self) -> bool:
+        """The guest of an instance begins to wait; whether it stops counting against the cap, until `resume`."""
+        with self._lock:
+            if self.waiting >= self.cap:
+                return False
+            self.waiting += 1
+            self.live -= 1
+            return True
+
+    def resume(self) -> None:
+        """A guest that was set aside goes on, above the cap if need be: its instance is there already."""
+        with self._lock:
+            self.waiting -= 1
+            self.live += 1
 
     def sweep(self, now: float) -> None:
         """Close what has been idle for a minute."""

@@ -1,8 +1,8 @@
 """astrid:ipc: what guests publish, and what they subscribe to.
 
 Every publish of a guest passes the same checks in the same order: the topic's form, the capsule's `[publish]` rows, size, JSON,
-room, and last the rate, so that what is refused for another reason costs nothing. A refusal is a typed error to the guest,
-and is kept on its call for the failure reports. A subscription made while handling an event receives only that event's
+room, depth, and last the rate, so that what is refused for another reason costs nothing. A refusal is a typed error to the
+guest, and is kept on its call for the failure reports. A subscription made while handling an event receives only that event's
 principal; one of a run loop receives everybody's.
 """
 
@@ -11,20 +11,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import msgspec
 
 from astrid_host.abi import Variant
 from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure, Subscription
-from astrid_host.calls import Call, Turns
+from astrid_host.calls import Call, Refusal, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
 from astrid_host.gates import PublishGate, SubscribeGate
 from astrid_host.manifest import Manifest
 from astrid_host.payloads import parse
 from astrid_host.syscalls.interface import Interface, syscall
+from astrid_host.topics import acl_allows
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +35,21 @@ RECV_MS = 60_000
 ANONYMOUS = "anonymous"
 NOTED_TOPICS = 1024
 NOTED_REFUSALS = 64
+LOOP_DEPTH = 1024
+LOOP_HOPS_PER_SECOND = 100.0
 
 
 class Room(Protocol):
-    """Whether handlers' queues have room: what the dispatcher knows."""
+    """Whether handlers' queues have room: what the dispatcher knows. The bus's lock is held."""
 
-    def congested(self, topic: str, principal: str | None) -> bool: ...
-    def full(self, topic: str, principal: str | None) -> object | None: ...
+    @property
+    def crowded(self) -> Collection[object]:
+        """The queues that have none; empty at most times."""
+        ...
+
+    def refuses(self, call: Call, topic: str, principal: str) -> str | None:
+        """Why there is no room for one more event that a guest publishes, or None. The guest may be made to stand still."""
+        ...
 
 
 class Publisher:
@@ -58,6 +67,7 @@ class Publisher:
         self.capsule = capsule
         self.source_id = source_id
         self.gate = PublishGate(manifest)
+        self._settling = tuple(pattern for pattern, row in manifest.publish.items() if row.settle)
         self._bus = bus
         self._room = room
 
@@ -80,14 +90,19 @@ class Publisher:
             payload = parse(text)
         except PayloadError as error:
             self._refuse(call, topic, "invalid-input", str(error))
-        bus = self._bus
+        bus, room, cause = self._bus, self._room, call.message
         with bus.lock:
-            if self._room.congested(topic, principal) or (call.follows and self._room.full(topic, principal)):
-                self._refuse(call, topic, "backpressure", f"a handler of {topic} is busy: no room for one more event")
+            if room.crowded and (why := room.refuses(call, topic, principal)):
+                self._refuse(call, topic, "backpressure", why, "queue-full")
+            if cause is not None and cause.depth >= LOOP_DEPTH and (why := endless(cause)):
+                self._refuse(call, topic, "quota", why, "loop")
             if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
                 detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
                 self._refuse(call, topic, "rate-limited", detail)
-            bus.publish(topic, payload, principal, self.source_id, entering=call.follows)
+            asks = bool(self._settling) and acl_allows(self._settling, topic)
+            bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
+            call.capsule.account.published(size)
+            call.capsule.accounts.of(principal).published(size)
         published = call.published
         if topic not in published and len(published) < NOTED_TOPICS:
             published.append(topic)
@@ -97,12 +112,23 @@ class Publisher:
         with contextlib.suppress(HostError):  # noted on the call
             self.publish(call, topic, text, call.principal)
 
-    def _refuse(self, call: Call, topic: str, case: str, detail: str) -> None:
+    def _refuse(self, call: Call, topic: str, case: str, detail: str, reason: str = "publish-denied") -> None:
         if len(call.refused) < NOTED_REFUSALS:  # each is reported with the event's payload
-            call.refused.setdefault(topic[:512], detail)
+            call.refused.setdefault(topic[:512], Refusal(reason, detail))
         else:
             log.warning("%s: a publish was refused: %s", self.capsule, detail)
         raise HostError(case, detail=detail)
+
+
+def endless(cause: Event) -> str | None:
+    """Whether what an event leads to belongs to a loop without end: how, or None. Slow loops may go on for ever."""
+    per_second = (cause.depth + 1) / max(time.monotonic() - cause.root, 1e-6)
+    if per_second <= LOOP_HOPS_PER_SECOND:
+        return None
+    return (
+        f"{cause.depth} events led to it, {per_second:.0f} a second: capsules that answer each other's events without end "
+        f"may make {LOOP_HOPS_PER_SECOND:g} hops a second"
+    )
 
 
 class Message(msgspec.Struct, gc=False):
@@ -161,7 +187,7 @@ class SubscriptionReadiness:
         self._subscription = subscription
 
     def ready(self) -> bool:
-        return self._subscription.closed or bool(self._subscription.queue.events)
+        return self._subscription.closed or self._subscription.queue.waiting > 0
 
     def when_ready(self, wake: Callable[[], None]) -> None:
         """Call `wake` once there is a message; the bus's lock is held."""
@@ -192,8 +218,9 @@ class Ipc(Interface):
     def publish_as(self, call: Call, topic: str, payload: str, principal: str) -> None:
         """Publish for somebody at the other end of a connection; without a verified one that is `anonymous`."""
         if not call.capsule.manifest.capabilities.uplink:
-            call.refused.setdefault(topic[:512], "publish-as needs [capabilities] uplink = true")
-            raise HostError("capability-denied", detail="publish-as needs [capabilities] uplink = true")
+            detail = "publish-as needs [capabilities] uplink = true"
+            call.refused.setdefault(topic[:512], Refusal("publish-denied", detail))
+            raise HostError("capability-denied", detail=detail)
         call.capsule.publisher.publish(call, topic, payload, ANONYMOUS)
         self._turns.go()
 
@@ -229,7 +256,7 @@ class Ipc(Interface):
         with self._bus.lock:
             if call.follows and call.refused:
                 self._report_refusals(call)
-            if subscription.queue.events or not timeout_ms:
+            if subscription.queue.waiting or not timeout_ms:
                 return self._envelope(call, subscription)
             turns = self._turns
             until = time.monotonic() + min(timeout_ms, RECV_MS) / 1000
@@ -254,8 +281,8 @@ class Ipc(Interface):
         if event is None:
             return Envelope([], dropped, 0)
         if call.follows:
+            call.charge()  # each message has the whole time, also one that did not have to be waited for
             call.message, call.published = event, []
-            call.worked = 0.0  # each message has the whole time, also one that did not have to be waited for
             call.principal = event.principal if event.principal is not None else call.capsule.owner
         return Envelope([_message(event)], dropped, 0)
 
@@ -264,9 +291,10 @@ class Ipc(Interface):
         refused, call.refused = call.refused, {}
         for topic, why in refused.items():
             if call.message is None:
-                log.warning("%s: its publish on %s was refused: %s", call.capsule.id, topic, why)
+                log.warning("%s: its publish on %s was refused: %s", call.capsule.id, topic, why.detail)
             else:
-                self._bus.report(call.message, Failure("publish-denied", why, call.capsule.id, "run"), topic=topic)
+                failure = Failure(why.reason, why.detail, call.capsule.id, "run")
+                self._bus.report(call.message, failure, tried=topic)
 
 
 def _message(event: Event) -> Message:

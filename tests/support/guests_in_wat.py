@@ -15,9 +15,8 @@ from typing import Any
 import tomli_w
 import trio
 
-from astrid_host import open_host
+from astrid_host import Host, HostEvent, open_host
 from astrid_host.engine import wat
-from astrid_host.host import Host, HostEvent
 
 IPC = "astrid:ipc/host@1.0.0"
 FAILED = "astrid.v1.dispatch.failed."

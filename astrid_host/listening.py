@@ -1,0 +1,109 @@
+"""What an embedding program receives: events, through a routed subscription or as a broadcast receiver.
+
+Both are asynchronous iterators that never end by themselves: leaving their `async with` ends them, and so does the host's end,
+with `HostClosed`. A cancelled wait loses nothing. Several tasks may iterate over one; each event goes to one of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import trio
+
+from astrid_host.bus import Bus, Event, Receiver, Subscription
+from astrid_host.calls import Turns
+from astrid_host.errors import HostClosed
+
+
+class HostEvent(msgspec.Struct, frozen=True):
+    """An event as the embedding program sees it: `payload` is the plain JSON value that a guest would receive."""
+
+    topic: str
+    payload: Any
+    source_id: str
+    principal: str | None
+    seq: int
+    timestamp: datetime.datetime
+
+
+def seen(event: Event) -> HostEvent:
+    """An event of the bus, as the embedding program sees it."""
+    payload = msgspec.json.decode(event.payload) if event.payload else None
+    when = datetime.datetime.fromtimestamp(event.time, datetime.UTC)
+    return HostEvent(event.topic, payload, event.source_id, event.principal, event.seq, when)
+
+
+class HostSubscription:
+    """Events that match a pattern: `async with` it, then `async for` over it.
+
+    The events of one principal come in the order of `seq`; a routed subscription gives each principal its turn, a broadcast
+    receiver has one order for all.
+    """
+
+    def __init__(self, bus: Bus, turns: Turns, source: Subscription | Receiver) -> None:
+        self._bus = bus
+        self._turns = turns
+        self._source = source
+        self._waiting: set[trio.Event] = set()
+
+    @property
+    def dropped(self) -> int:
+        """Events that a routed subscription gave up for newer ones, because they were not taken in time."""
+        return self._source.dropped if isinstance(self._source, Subscription) else 0
+
+    @property
+    def lagged(self) -> int:
+        """Events that a broadcast receiver missed, because it was more than the ring's 1,024 events behind."""
+        return self._source.lagged if isinstance(self._source, Receiver) else 0
+
+    async def __aenter__(self) -> HostSubscription:
+        with self._bus.lock:
+            if isinstance(self._source, Receiver):
+                self._bus.ring.join(self._source, self._bus.seq)
+            else:
+                self._bus.subscribe(self._source)
+        self._turns.at_end(self._wake)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._turns.not_at_end(self._wake)
+        with self._bus.lock:
+            if isinstance(self._source, Receiver):
+                self._bus.ring.leave(self._source)
+            else:
+                self._bus.unsubscribe(self._source)
+
+    def __aiter__(self) -> HostSubscription:
+        return self
+
+    async def __anext__(self) -> HostEvent:
+        await trio.lowlevel.checkpoint()
+        while True:
+            with self._bus.lock:
+                event = self._source.take()
+                if event is None:
+                    self._source.waiter = self._tell
+            if event is not None:
+                return seen(event)
+            if self._turns.closed:
+                raise HostClosed("this host has stopped: no event will follow")
+            arrived = trio.Event()
+            self._waiting.add(arrived)
+            try:
+                await arrived.wait()
+            finally:
+                self._waiting.discard(arrived)
+
+    def _tell(self) -> None:
+        """There is something to take; the bus's lock is held, on any thread."""
+        self._turns.served = True
+        self._turns.tell(self._wake)
+
+    def _wake(self) -> None:
+        for arrived in self._waiting:
+            arrived.set()

@@ -160,30 +160,34 @@ class Host:
         return HostSubscription(self._bus, self._turns, source)
 
     def stats(self) -> HostStats:
-        """What the host did since it started, and what it holds now. From any thread; nothing waits for it for long."""
+        """What the host did since it started, and what it holds now. From any thread; nobody waits for it for long."""
         bus, capsules = self._bus, self._registry.capsules
         with bus.lock:
             now = time.monotonic()
             queues = [queue for capsule in capsules.values() for queue in capsule.queues]
-            return HostStats(
-                events=bus.seq,
-                bytes=bus.bytes,
-                failures=dict(bus.failures),
-                dropped=dict(bus.subscriptions.losses.by_name),
-                lagged=dict(bus.ring.losses.by_name),
-                kernel_refused=sum(bus.kernel_refused.by_name.values()),
-                queues=len(queues),
-                queued=sum(len(queue.works) for queue in queues),
-                instances=self._instances.live + self._instances.waiting,
-                waiting=self._instances.waiting,
-                quarantined=tuple(
-                    Quarantined(capsule.id, principal, seconds)
-                    for capsule in capsules.values()
-                    for principal, seconds in capsule.quarantine.running(now)
-                ),
-                capsules={capsule.id: _usage(capsule.account) for capsule in capsules.values()},
-                principals={name: _usage(account) for name, account in self._registry.accounts.by_principal.items()},
+            quarantined = tuple(
+                Quarantined(capsule.id, principal, seconds)
+                for capsule in capsules.values()
+                for principal, seconds in capsule.quarantine.running(now)
             )
+            failures = dict(bus.failures)
+            dropped, lagged = dict(bus.subscriptions.losses.by_name), dict(bus.ring.losses.by_name)
+            principals = list(self._registry.accounts.by_principal.items())
+        return HostStats(
+            events=bus.seq,
+            bytes=bus.bytes,
+            failures=failures,
+            dropped=dropped,
+            lagged=lagged,
+            kernel_refused=sum(bus.kernel_refused.by_name.values()),
+            queues=len(queues),
+            queued=sum(len(queue.works) for queue in queues),
+            instances=self._instances.live + self._instances.waiting,
+            waiting=self._instances.waiting,
+            quarantined=quarantined,
+            capsules={capsule.id: _usage(capsule.account) for capsule in list(capsules.values())},
+            principals={name: _usage(account) for name, account in principals},
+        )
 
 
 def _usage(account: Account) -> Usage:

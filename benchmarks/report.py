@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,12 @@ COMPONENT_RATIOS = {"64": 10.0, "1024": 60.0, "16384": 750.0}
 EXTISM_RATIO = 1.5
 MCP_RATIO = 10.0
 START_MS = 50.0
+PER_SECOND = 10_000.0
+SINGLE_RATIO = 0.8
+LOOKUP_RATIO = 3.0
+BUSY_RATIO = 5.0
+
+CAPTION = "ours: times faster, what it adds or holds, or the ratio to the first row"
 
 Row = tuple[str, str, str, str, str]
 
@@ -38,10 +44,10 @@ def show(results: Mapping[str, Any], console: Console) -> None:
     """Print the table: what each took, by how much ours is faster, and whether that is what it should be."""
     about = machine()
     title = f"Python {about['python']}, wasmtime {about['wasmtime']}, {about['cpus']} CPUs; medians over rounds"
-    table = Table(title=title, box=SIMPLE_HEAD, caption="ours: by how many times faster ours is, or what it adds")
+    table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, pad_edge=False, collapse_padding=True)
     for heading in ("what", "p50", "p99", "ours", "goal"):
         table.add_column(heading, justify="left" if heading in ("what", "goal") else "right", no_wrap=True)
-    for part, rows in (("call", _calls), ("roundtrip", _roundtrips), ("start", _starts)):
+    for part, rows in ROWS.items():
         if part in results:
             for row in rows(results[part]):
                 table.add_row(*row)
@@ -72,6 +78,57 @@ def _starts(start: Mapping[str, Any]) -> Iterator[Row]:
         yield (f"start, {name} cache", _time(start[name]["p50_ms"] * 1e3), "", f"{added:+.0f} ms", said)
 
 
+def _throughput(throughput: Mapping[str, Any]) -> Iterator[Row]:
+    single = throughput["single"]["per_second"]
+    yield ("tool calls, 1 caller", "", "", _rate(single), "")
+    for name, principals in (("one", "1 principal"), ("many", "64 principals")):
+        found = throughput[name]["per_second"]
+        goal = _goal(f">={PER_SECOND / 1e3:g}k/s", found >= PER_SECOND)
+        yield (f"64 callers, {principals}", "", "", _rate(found), goal)
+        ratio = found / single
+        yield ("  beside 1 caller", "", "", f"{ratio:.2f} x", _goal(f">={SINGLE_RATIO:g} x", ratio >= SINGLE_RATIO))
+
+
+def _events(events: Mapping[str, Any]) -> Iterator[Row]:
+    for count, found in events.items():
+        what = "events, 1 principal" if count == "1" else f"events, {int(count):,} principals"
+        yield (what, "", "", _rate(found["per_second"]), "")
+
+
+def _lookups(lookup: Mapping[str, Any]) -> Iterator[Row]:
+    first, *_, last = lookup
+    for size, found in lookup.items():
+        ratio = found["p50_us"] / lookup[first]["p50_us"]
+        ours = "" if size == first else f"{ratio:.2f} x"
+        goal = _goal(f"<={LOOKUP_RATIO:g} x", ratio <= LOOKUP_RATIO) if size == last else ""
+        yield (f"look-up, {int(size):,} patterns", _time(found["p50_us"]), "", ours, goal)
+
+
+def _mixed(mixed: Mapping[str, Any]) -> Iterator[Row]:
+    idle = mixed["idle"]
+    yield ("tool call, all idle", *_both(idle), "", "")
+    for name, count in (("busy1", 1), ("busy2", 2), ("busy4", 4)):
+        ratio = mixed[name]["p99_us"] / idle["p99_us"]
+        goal = _goal(f"p99 <={BUSY_RATIO:g} x", ratio <= BUSY_RATIO)
+        yield (f"tool call, {count} computing", *_both(mixed[name]), f"{ratio:.2f} x", goal)
+
+
+def _instances(instances: Mapping[str, Any]) -> Iterator[Row]:
+    yield ("instance, first call", _time(instances["p50_us"]), "", f"{instances['bytes'] / 1024:.1f} KiB", "")
+
+
+ROWS: dict[str, Callable[[Mapping[str, Any]], Iterator[Row]]] = {
+    "call": _calls,
+    "roundtrip": _roundtrips,
+    "start": _starts,
+    "throughput": _throughput,
+    "events": _events,
+    "lookup": _lookups,
+    "mixed": _mixed,
+    "instances": _instances,
+}
+
+
 def _peer(what: str, ours: Mapping[str, float], peer: Mapping[str, float], goal: float) -> Row:
     ratio = peer["p50_us"] / ours["p50_us"]
     return (what, *_both(peer), f"{ratio:,.1f} x", _goal(f">={goal:g} x", ratio >= goal))
@@ -79,6 +136,10 @@ def _peer(what: str, ours: Mapping[str, float], peer: Mapping[str, float], goal:
 
 def _both(spread: Mapping[str, float]) -> tuple[str, str]:
     return _time(spread["p50_us"]), _time(spread["p99_us"])
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}/s"
 
 
 def _time(micros: float) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host
@@ -14,6 +18,15 @@ from astrid_host.cli.tables import print_table, printable
 if TYPE_CHECKING:
     from astrid_host.host import Host
 
+Metrics: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDR", help="Serve Prometheus metrics at PORT, HOST:PORT or [IPv6]:PORT; port 0 takes any free one."
+    ),
+]
+_PLACE = re.compile(r"(?:(?:\[(?P<v6>[^]]+)\]|(?P<host>[A-Za-z0-9._-]+)):)?(?P<port>[0-9]{1,5})")
+_THIS_MACHINE = "127.0.0.1"
+
 
 def run(
     capsules: options.CapsulePlaces = None,
@@ -21,12 +34,14 @@ def run(
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
     principal: options.Principal = "default",
+    metrics: Metrics = None,
     log_format: options.LogFormat = "pretty",
     debug: options.Debug = False,
 ) -> None:
     """Boot, show what loaded, and serve until Ctrl-C or SIGTERM."""
     if log_format not in ("pretty", "json"):
         fail(f"--log-format is 'pretty' or 'json'; given {log_format!r}", USAGE)
+    place = None if metrics is None else _metrics_place(metrics)
     from astrid_host.cli import logs
 
     logs.set_up(log_format, logging.DEBUG if debug else logging.INFO)
@@ -34,11 +49,56 @@ def run(
     async def body(host: Host) -> int:
         import trio
 
-        show(host)
-        await trio.sleep_forever()
+        with nullcontext() if place is None else _served(host, *place) as url:
+            show(host)
+            if url is not None:
+                sys.stdout.write(f"metrics: {url}\n")
+                sys.stdout.flush()
+            await trio.sleep_forever()
 
     boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug)
     run_with_host(boot, body, until_signal=True)
+
+
+def place_of(address: str) -> tuple[str, int]:
+    """The host, without brackets, and the port that an ADDR names.
+
+    Args:
+        address: `PORT`, `HOST:PORT` or `[v6]:PORT`. Without a host it is this machine only.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    from ipaddress import IPv6Address
+
+    found = _PLACE.fullmatch(address)
+    if found is None or int(found["port"]) > 65535:
+        raise ValueError(address)
+    if found["v6"] is not None:
+        return str(IPv6Address(found["v6"])), int(found["port"])
+    return found["host"] or _THIS_MACHINE, int(found["port"])
+
+
+def _metrics_place(address: str) -> tuple[str, int]:
+    """Where metrics shall be served; leaves when they cannot be, before anything is booted."""
+    try:
+        place = place_of(address)
+    except ValueError:
+        fail(
+            f"--metrics is PORT, HOST:PORT or [IPv6]:PORT, with a port of 0 to 65535; given {address!r}",
+            USAGE,
+        )
+    try:
+        import astrid_host.metrics  # noqa: F401 - whether it can be
+    except ModuleNotFoundError as missing:
+        fail(f"--metrics: {missing}", USAGE)
+    return place
+
+
+def _served(host: Host, name: str, port: int) -> AbstractContextManager[str]:
+    from astrid_host.metrics import serve
+
+    return serve(host.stats, name, port)
 
 
 def show(host: Host) -> None:

@@ -9,6 +9,7 @@ one of its events and no capsule answers for it, the answer is made here.
 from __future__ import annotations
 
 import itertools
+import logging
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from astrid_host.bus import FAILED, Bus, Event, Report
 from astrid_host.calls import Turns
 from astrid_host.capsules import Capsule, Registry
 from astrid_host.dispatch import Dispatcher
+from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.manifest import Manifest
 from astrid_host.payloads import (
     NIL_SOURCE,
@@ -28,7 +30,10 @@ from astrid_host.payloads import (
     ToolExecuteRequest,
     ToolExecuteResult,
     from_value,
+    written,
 )
+
+log = logging.getLogger(__name__)
 
 REQUEST = "tool.v1.request.execute"
 RESULT = "tool.v1.execute.result"
@@ -105,7 +110,8 @@ class Tools:
         self._registry = registry
         self._principal = principal
         self._pending: dict[tuple[str | None, str], _Pending] = {}
-        self._ids = (f"{secrets.token_hex(4)}-{n}" for n in itertools.count(1))
+        self._prefix = secrets.token_hex(4)
+        self._calls = itertools.count(1)
         self._let_go_at = 0.0
         bus.observe(RESULT, self._result)
         bus.observe_below(f"{FAILED}tool.v1.", self._failed)
@@ -129,10 +135,12 @@ class Tools:
             timeout: seconds for all of it.
 
         Returns:
-            The result. What went wrong is a result with `is_error`: an unknown tool, a crash, a denial, a timeout.
+            The result. What went wrong is a result with `is_error`: an unknown tool, arguments that are not JSON, a crash, a
+            denial, a timeout.
 
         Raises:
-            TypeError: `arguments` cannot be written as JSON, or the name or the id is no text.
+            TypeError: the name or the id is no text.
+            HostClosed: the host has stopped.
 
         Cancelled before there was room, nothing was published; cancelled later, the result is dropped when it comes.
         """
@@ -141,11 +149,16 @@ class Tools:
         if not isinstance(name, str) or not isinstance(call_id, str | None):
             raise TypeError(f"a tool's name and a call's id are texts; given {name!r} and {call_id!r}")
         who = self._principal if principal is None else principal
-        call = next(self._ids) if call_id is None else call_id
+        call = f"{self._prefix}-{next(self._calls)}" if call_id is None else call_id
         if (who, call) in self._pending:
             return ToolCallResult(call, f"A call with the id {call} is under way already: use another id.", True)
+        if self._turns.closed:
+            raise HostClosed("this host has stopped: call its tools inside its `async with open_host(...)`")
         request = ToolExecuteRequest(call, name, arguments)
-        payload = Payload(msgspec.json.encode(request), request)
+        try:
+            payload = Payload(written(request), request)
+        except PayloadError as error:
+            return ToolCallResult(call, f"The arguments for {name} cannot be passed on: {error}", True)
         pending = self._pending[who, call] = _Pending()
         try:
             self._enter(payload, who, pending)
@@ -163,8 +176,8 @@ class Tools:
         """A loop of calls that are answered at once may not keep the loop for itself: it is let go every millisecond."""
         now = trio.current_time()
         if now - self._let_go_at > LET_GO_S:
+            self._let_go_at = now  # before the others run, who would all find it long ago
             await trio.lowlevel.cancel_shielded_checkpoint()
-            self._let_go_at = now
 
     def _enter(self, payload: Payload, principal: str, pending: _Pending) -> None:
         def enter() -> bool:
@@ -314,18 +327,18 @@ class _Described(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    tools: list[_Described]
+    tools: list[Any]
 
 
 def _tools_in(event: Event, capsule: Capsule) -> list[Tool]:
-    """The tools that one answer describes; an answer of another shape describes none."""
+    """The tools that one answer describes. What is not described as a tool is left out, and said."""
     data = event.data
     if isinstance(data, dict) and "tools" not in data and isinstance(data.get("data"), dict):
         data = data["data"]
     try:
-        answer = msgspec.convert(data, _Answer)
+        described = [msgspec.convert(tool, _Described) for tool in msgspec.convert(data, _Answer).tools]
     except msgspec.ValidationError:
-        return []
+        described = _readable(data, capsule)
     declared = {tool.name for tool in capsule.manifest.tools if tool.mutable}
     return [
         Tool(
@@ -335,8 +348,19 @@ def _tools_in(event: Event, capsule: Capsule) -> list[Tool]:
             capsule.id,
             tool.name in declared or tool.input_schema.get("mutable") is True,
         )
-        for tool in answer.tools
+        for tool in described
     ]
+
+
+def _readable(data: Any, capsule: Capsule) -> list[_Described]:
+    """Of an answer that has something wrong in it, the tools that can be read."""
+    found = []
+    for tool in data["tools"] if isinstance(data, dict) and isinstance(data.get("tools"), list) else [data]:
+        try:
+            found.append(msgspec.convert(tool, _Described))
+        except msgspec.ValidationError as error:
+            log.warning("%s describes a tool that cannot be used: %s", capsule.id, error)
+    return found
 
 
 def explain(report: Report) -> str:

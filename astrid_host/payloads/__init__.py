@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from astrid_host.payloads.envelope import NIL_SOURCE, IpcMessage, decode_frame, encode_frame, source_id
 from astrid_host.payloads.kinds import ToolCallResult, ToolExecuteRequest, ToolExecuteResult
-from astrid_host.payloads.parsing import DEPTH, Payload, from_value, parse
+from astrid_host.payloads.parsing import DEPTH, Payload, from_value, parse, written
 
 __all__ = [
     "DEPTH",
@@ -25,4 +25,5 @@ __all__ = [
     "from_value",
     "parse",
     "source_id",
+    "written",
 ]

@@ -129,15 +129,28 @@ def from_value(value: object) -> Payload:
     Raises:
         PayloadError: it cannot be written as JSON, for which a float must be finite, or nests deeper than 127.
     """
+    return parse(written(value))
+
+
+def written(value: object) -> bytes:
+    """A value of the embedding program as JSON bytes, which `parse` reads.
+
+    Raises:
+        PayloadError: as for `from_value`.
+    """
     try:
         raw = _encode(value)
         if b"null" in raw:  # which is also what msgspec writes for a float that is no number
             json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_written), allow_nan=False)
+        if len(raw) > _SHORT:
+            check_depth(raw.decode())
     except RecursionError:
         raise PayloadError(f"the payload contains itself, or nests deeper than {DEPTH}: flatten it") from None
+    except PayloadError:
+        raise
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise PayloadError(f"the payload cannot be written as JSON: {error}") from None
-    return parse(raw)
+    return raw
 
 
 def _written(value: object) -> Any:

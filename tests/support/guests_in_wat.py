@@ -139,11 +139,12 @@ def capsule(
     name: str,
     guest: Guest | bytes,
     subscribe: Mapping[str, str | dict[str, Any]] | None = None,
-    publish: Sequence[str] = (),
+    publish: Sequence[str] | Mapping[str, Mapping[str, Any]] = (),
     limits: Mapping[str, Any] | None = None,
     **tables: Any,
 ) -> Path:
-    """A capsule's folder below `place`. A row of `subscribe` is a handler's name, or all of the row."""
+    """A capsule's folder below `place`. A row of `subscribe` is a handler's name, or all of the row; `publish` has topics, or
+    rows by topic."""
     folder = place / name
     folder.mkdir(parents=True)
     rows = {
@@ -153,7 +154,7 @@ def capsule(
     manifest = {
         "package": {"name": name, "version": "1.0.0", **tables.pop("package", {})},
         "component": [{"id": name, "file": f"{name}.wasm"}],
-        "publish": {topic: {"wit": "opaque"} for topic in publish},
+        "publish": dict(publish) if isinstance(publish, Mapping) else {topic: {"wit": "opaque"} for topic in publish},
         "subscribe": rows,
         **({"limits": dict(limits)} if limits else {}),
         **tables,

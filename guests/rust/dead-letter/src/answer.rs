@@ -5,7 +5,7 @@
 //! | `tool.v1.request.execute` | the request | unless it went on to the tool |
 //! | `tool.v1.execute.<tool>` | the call | unless the tool answered |
 //! | `tool.v1.execute.<tool>.result` | the result | unless the router passed it on |
-//! | the same, `publish-denied` | what its capsule handled | when that is the very call: see `is_lost` |
+//! | the same, of a refused publish | what its capsule handled | when that is the very call: see `is_lost` |
 
 use crate::report::{Report, Stage};
 
@@ -35,7 +35,7 @@ pub(crate) fn answer(report: &Report) -> Option<Answer<'_>> {
 /// was to pass this call on or to answer it: a tool that may not call another one can still answer its own call, and
 /// whoever may not request a call was told so at once.
 fn is_lost(report: &Report, stage: Stage) -> bool {
-    report.reason != "publish-denied"
+    !report.is_refusal()
         || match stage {
             Stage::Request => false,
             Stage::Call(tool) | Stage::Result(tool) => report.is_call_of(tool),
@@ -143,6 +143,7 @@ mod tests {
             capsule: (reason != "no-handler").then(|| "cap".into()),
             published: vec![],
             payload,
+            refused: false,
         }
     }
 
@@ -252,6 +253,18 @@ mod tests {
     fn a_tool_that_may_not_call_another_can_still_answer_its_own_call() {
         for topic in [REQUEST, "tool.v1.execute.y", "tool.v1.execute.y.result"] {
             assert_eq!(answer(&refused(topic, NO_ROW, call())), None, "{topic}");
+        }
+    }
+
+    #[test]
+    fn a_publish_that_was_refused_for_want_of_room_is_told_from_an_event_that_had_none() {
+        for reason in ["queue-full", "loop"] {
+            let about = |topic, payload| Report { refused: true, ..report(topic, reason, payload) };
+            for (topic, payload) in [(REQUEST, call()), ("tool.v1.execute.y", call()), (CALL, result())] {
+                assert_eq!(answer(&about(topic, payload)), None, "{topic} {reason}");
+            }
+            assert_eq!(text(&about(CALL, call())), text(&report(CALL, reason, call())));
+            assert!(text(&about(RESULT, call())).starts_with("The result of x was lost"));
         }
     }
 

@@ -9,13 +9,15 @@ use serde_json::Value;
 pub(crate) struct Report {
     pub(crate) reason: String,
     pub(crate) detail: String,
-    /// Of the event that failed; for `publish-denied`, what was tried.
+    /// Of the event that failed; of a refused publish, what was tried.
     pub(crate) topic: String,
     pub(crate) capsule: Option<String>,
     /// The topics that handlers of the event published on before.
     pub(crate) published: Vec<String>,
-    /// The event that failed; for `publish-denied`, the one that was being handled.
+    /// The event that failed; of a refused publish, the one that was being handled.
     pub(crate) payload: Value,
+    /// A publish was refused: `topic` is what was tried. Always so for `publish-denied`.
+    pub(crate) refused: bool,
 }
 
 /// How far a call had come.
@@ -61,6 +63,11 @@ impl Report {
     /// Whether the event is the call of this tool, rather than its result or something else.
     pub(crate) fn is_call_of(&self, tool: &str) -> bool {
         self.payload.get("result").is_none() && self.tool_name().is_none_or(|name| name == tool)
+    }
+
+    /// Whether it is about a publish that was refused, rather than about an event that was not handled.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.refused || self.reason == "publish-denied"
     }
 
     /// What a model can use of the detail: a few lines of it, without the frames of a backtrace.

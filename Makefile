@@ -5,8 +5,9 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 60
+SOAK_CALLS ?= 100000
 
-.PHONY: setup demo test lint bench fuzz guests check-guests lint-guests test-guests clean
+.PHONY: setup demo test lint bench fuzz soak guests check-guests lint-guests test-guests clean
 
 setup: $(VENV)/.ready
 
@@ -42,6 +43,9 @@ bench: $(VENV)/.bench-ready
 
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz_topics.py $(FUZZ_SECONDS)
+
+soak: setup
+	$(BIN)/python tests/soak/soak.py $(SOAK_CALLS)
 
 guests:
 	python3 guests/build_guests.py build

@@ -17,6 +17,8 @@ from astrid_host.bus import Bus, Event, Receiver, Subscription
 from astrid_host.calls import Turns
 from astrid_host.errors import HostClosed
 
+IN_A_ROW = 64  # so many events may be taken before others have their turn
+
 
 class HostEvent(msgspec.Struct, frozen=True):
     """An event as the embedding program sees it: `payload` is the plain JSON value that a guest would receive."""
@@ -47,7 +49,9 @@ class HostSubscription:
         self._bus = bus
         self._turns = turns
         self._source = source
+        self._source.listener = self._heard
         self._waiting: set[trio.Event] = set()
+        self._taken = 0
 
     @property
     def dropped(self) -> int:
@@ -82,28 +86,33 @@ class HostSubscription:
         return self
 
     async def __anext__(self) -> HostEvent:
-        await trio.lowlevel.checkpoint()
+        # A full checkpoint for each event would let the host run a whole turn for each, and fill up faster than it is read.
+        self._taken += 1
+        if self._taken % IN_A_ROW:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
         while True:
+            arrived = trio.Event()
             with self._bus.lock:
                 event = self._source.take()
                 if event is None:
-                    self._source.waiter = self._tell
+                    self._waiting.add(arrived)
             if event is not None:
                 return seen(event)
-            if self._turns.closed:
-                raise HostClosed("this host has stopped: no event will follow")
-            arrived = trio.Event()
-            self._waiting.add(arrived)
             try:
+                if self._turns.closed:
+                    raise HostClosed("this host has stopped: no event will follow")
                 await arrived.wait()
             finally:
                 self._waiting.discard(arrived)
 
-    def _tell(self) -> None:
+    def _heard(self) -> None:
         """There is something to take; the bus's lock is held, on any thread."""
         self._turns.served = True
-        self._turns.tell(self._wake)
+        if self._waiting:
+            self._turns.tell(self._wake)
 
     def _wake(self) -> None:
-        for arrived in self._waiting:
+        for arrived in list(self._waiting):
             arrived.set()

@@ -26,14 +26,14 @@ class Receiver:
         principal: only this principal's events; None for everybody's.
     """
 
-    __slots__ = ("_next", "_ring", "_verdicts", "lagged", "name", "pattern", "principal", "waiter")
+    __slots__ = ("_next", "_ring", "_verdicts", "lagged", "listener", "name", "pattern", "principal")
 
     def __init__(self, name: str, pattern: str | None = None, principal: str | None = None) -> None:
         self.name = name
         self.pattern = pattern
         self.principal = principal
         self.lagged = 0
-        self.waiter: Callable[[], None] | None = None  # called once, when there is something to take
+        self.listener: Callable[[], None] | None = None  # called for each event that it wants
         self._ring: Ring | None = None
         self._next = 0
         self._verdicts: dict[str, bool] = {}
@@ -104,6 +104,5 @@ class Ring:
                 if receiver.wants(lost):
                     receiver.lagged += 1
                     self.losses.count(receiver.name)
-            if receiver.waiter is not None and receiver.wants(event):
-                waiter, receiver.waiter = receiver.waiter, None
-                waiter()
+            if receiver.listener is not None and receiver.wants(event):
+                receiver.listener()

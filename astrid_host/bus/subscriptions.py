@@ -62,6 +62,7 @@ class Subscription:
         "_round",
         "budget",
         "dropped",
+        "listener",
         "losses",
         "pattern",
         "principal",
@@ -80,6 +81,7 @@ class Subscription:
         self.dropped = 0  # since the beginning
         self.told = 0  # how many of them the subscriber was told of
         self.losses: Losses | None = None  # where drops are counted for the whole host
+        self.listener: Callable[[], None] | None = None  # called for each event that is kept
         self.waiter: Callable[[], None] | None = None  # called once, when there is something to take
         self._lanes: dict[str | None, _Lane] = {}  # only those in which something waits
         self._now: deque[_Lane] = deque()  # to be served in this round
@@ -108,6 +110,8 @@ class Subscription:
         self._by_age.append(kept)
         self.size += size
         self.waiting += 1
+        if self.listener is not None:
+            self.listener()
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter()

@@ -32,11 +32,6 @@ class Account:
         if reason:
             self.failures[reason] = self.failures.get(reason, 0) + 1
 
-    def published(self, size: int) -> None:
-        """An event of so many bytes was published."""
-        self.events += 1
-        self.bytes += size
-
 
 class Accounts:
     """The accounts of all principals; above 10,000 the rest has one together, named `*`."""

@@ -90,9 +90,12 @@ class Call(Activation):
         "brake",
         "cancelled",
         "capsule",
+        "chatty",
         "follows",
         "gave_up",
+        "heavy",
         "limit_s",
+        "marked",
         "memory_bytes",
         "message",
         "owner",
@@ -101,6 +104,7 @@ class Call(Activation):
         "published",
         "refused",
         "standing",
+        "stretch",
         "worked",
     )
 
@@ -123,6 +127,10 @@ class Call(Activation):
         self.limit_s = limit_s
         self.follows = follows
         self.worked = 0.0  # seconds of computing, host functions included
+        self.stretch = 0.0  # of these, since it waited or talked last
+        self.marked = 0  # how many host functions it had called then
+        self.chatty = False  # it yielded because it called many of them: it does not only compute
+        self.heavy = False  # it computed for long before it waited: the crew goes on with it
         self.parked = False  # waiting, and off its stack: to be made runnable by whoever wakes it
         self.aside = False  # its instance does not count against the cap while it waits
         self.cancelled: GuestFailed | None = None

@@ -75,6 +75,9 @@ class Crew:
                 return
             while call is not None:
                 done = turns.advance(call, time.thread_time)
+                if not done and call.chatty:
+                    turns.share_loop(call)
+                    done = True
                 turns.ring()
                 with turns.lock:
                     if not done:

@@ -2,7 +2,9 @@
 
 Whoever has made work on the trio thread takes a *turn*: it runs what is runnable and what follows from it, for 2 ms at
 most, then lets trio's other tasks go on. A call that is still computing when an epoch tick falls due goes to the *crew*,
-whose threads only ever compute and are niced; they share by ticks. A call that waits is a suspended stack on no thread.
+whose threads only ever compute and are niced; they share by ticks. One that calls many host functions stays with the loop and
+shares it, some host functions at a time: on a niced thread it would keep others from the interpreter. A call that waits is a
+suspended stack on no thread.
 
 What was woken and what begins take turns, so that neither can keep the other waiting. A turn in which somebody on the
 loop got what it waits for ends early.
@@ -28,14 +30,14 @@ import trio
 from astrid_host.calls.call import Brake, Call
 from astrid_host.calls.clock import Clock
 from astrid_host.calls.crew import Crew
-from astrid_host.engine import Engine, Suspend
+from astrid_host.engine import CHATTY_CALLS, Engine, Suspend
 from astrid_host.errors import GuestCancelled, GuestFailed, GuestTimeout
 
 log = logging.getLogger(__name__)
 now = time.monotonic
 
 TURN_S = 0.002
-SERVED_S = 0.0005  # a turn is no longer than this once somebody on the loop was served
+SERVED_S = 0.0003  # a turn is no longer than this once somebody on the loop was served
 LONG_S = 0.001
 PRUNE_AT = 1024
 
@@ -63,7 +65,6 @@ class Turns:
         self.woken: deque[Call] = deque()  # calls under way that may go on
         self.served = False  # somebody on the loop got what it waits for
         self._woken_last = False
-        self._engine = engine
         self.live: set[Call] = set()
         self.closed = self._closing = False
         self._deadlines: list[tuple[float, int, Suspend]] = []
@@ -111,7 +112,7 @@ class Turns:
     def brake_locked(self, call: Call, brake: Brake) -> None:
         """Let a call that computes stand still at its next epoch check. Called by its own host functions."""
         call.brake = brake
-        self._engine.tick()  # a deadline that is moved back is not seen by a loop that keeps it in a register
+        call.yield_soon()
 
     def release_locked(self, call: Call, brake: Brake) -> None:
         """What a call stands still for is there."""
@@ -139,7 +140,13 @@ class Turns:
             if self._turning or self._rung or self.closed or not (self.runnable or self.woken or self._told):
                 return
             self._rung = True
-        self._token.run_sync_soon(self.turn)
+        self._token.run_sync_soon(self._answer)
+
+    def _answer(self) -> None:
+        """The loop was rung. One ring is under way at most, or each turn in between would add one that stays for ever."""
+        with self.lock:
+            self._rung = False
+        self.turn()
 
     # Turns of the loop's thread.
 
@@ -148,7 +155,7 @@ class Turns:
         """Run what is runnable, for 2 ms at most, then tell who waits on the loop."""
         begun = now()
         with self.lock:
-            self._turning, self._rung, self.served = True, False, False
+            self._turning, self.served = True, False
         try:
             more = self._run(begun)
         finally:
@@ -166,18 +173,26 @@ class Turns:
                 call = self._next_locked()
             if call is None:
                 return False
-            if call.owner.pace.slow and call.future is None:
+            if call.heavy or (call.future is None and call.owner.pace.slow):
                 self.crew.take_over(call)
             else:
                 # A tick may fall into a short call: that alone does not make it a long one.
                 while not self.advance(call):
-                    if call.worked > LONG_S:
+                    if call.chatty:
+                        self.share_loop(call)
+                        break
+                    if call.stretch > LONG_S:
                         call.owner.pace.took(call.worked, LONG_S)
                         self.crew.take_over(call)
                         break
             took = now() - begun
             if took > TURN_S or (self.served and took > SERVED_S):
                 return True
+
+    def share_loop(self, call: Call) -> None:
+        """Let the loop go on with a call when others have had their turn. From any thread."""
+        with self.lock:
+            self.woken.append(call)
 
     def _next_locked(self) -> Call | None:
         woken, runnable = self.woken, self.runnable
@@ -221,7 +236,9 @@ class Turns:
             ended = call.advance()
         except BaseException as error:  # noqa: BLE001 - becomes the end of this call, and of no other
             failure = error
-        call.worked += computed() - begun
+        took = computed() - begun
+        call.worked += took
+        call.stretch += took
         if failure is None and not ended:
             suspend = call.suspend
             if suspend is not None:
@@ -230,6 +247,10 @@ class Turns:
             if call.brake is not None and self._stands_still(call):
                 return True
             if call.worked <= call.limit_s:
+                call.chatty = call.reached - call.marked >= CHATTY_CALLS
+                if call.chatty:
+                    call.stretch = 0.0
+                call.marked = call.reached
                 return False
             failure = GuestTimeout(
                 f"{call.capsule.id} computed for more than {call.limit_s:g} s: give it more by [limits] timeout_secs"
@@ -252,6 +273,11 @@ class Turns:
         return True
 
     def _park(self, call: Call, suspend: Suspend) -> None:
+        if call.stretch:
+            # As it was, so it will be when it goes on; what host functions take is not the guest's computing.
+            call.heavy = call.stretch > LONG_S * (1 + call.reached - call.marked)
+            call.stretch = 0.0
+        call.marked = call.reached
         with self.lock:
             if call.follows:
                 call.charge()
@@ -276,7 +302,7 @@ class Turns:
     def _end(self, call: Call, failure: BaseException | None) -> None:
         instance = call.instance
         if failure is None:
-            call.owner.pace.took(call.worked, LONG_S)
+            call.owner.pace.took(call.worked, LONG_S * (1 + call.reached))
         if instance is not None:
             call.memory_bytes = instance.memory_bytes
             if failure is None:

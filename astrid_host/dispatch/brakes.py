@@ -1,7 +1,7 @@
 """Backpressure: a guest that publishes to a full queue stands still until there is room again.
 
-Its publish is taken all the same; it stands still at its next epoch check. It goes on when the queue has drained to half, or
-when nothing was taken out of the queue for a second: that ends every cycle of guests that wait for each other. From then
+Its publish is taken all the same; it stands still at its next epoch check. It goes on when some places are free, or when
+nothing was taken out of the queue for a second: that ends every cycle of guests that wait for each other. From then
 on its publishes to that queue are refused for as long as it is full. A call never waits for its own queue.
 """
 

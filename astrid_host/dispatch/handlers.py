@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from astrid_host.calls import Pace
 from astrid_host.topics import InterceptorIndex
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Handler:
         guard: it does not make an event handled.
     """
 
-    __slots__ = ("action", "goes_on", "guard", "pace", "pattern", "priority", "receiver", "reply")
+    __slots__ = ("action", "goes_on", "guard", "pattern", "priority", "receiver", "reply")
 
     def __init__(
         self,
@@ -91,7 +90,6 @@ class Handler:
         self.goes_on = goes_on
         self.reply = reply
         self.guard = guard
-        self.pace = Pace()
 
 
 class Route:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from astrid_host.bus import KERNEL_TOPICS, Event
-from astrid_host.calls import Call
+from astrid_host.calls import Call, Pace
 from astrid_host.payloads import NIL_SOURCE
 
 if TYPE_CHECKING:
@@ -28,31 +28,31 @@ log = logging.getLogger(__name__)
 
 ENTERING_ROOM = 64
 FOLLOWING_ROOM = 1024
+RELIEF = 32  # so many places are free again before a guest goes on: it fills them in less than a turn of the loop
 OVERFLOW = 2  # so many times the room is taken from guests that are about to stand still
 QUEUES = 10_000
 SWEEPS_IDLE = 6  # of 10 s each: a queue leaves after a minute in which nothing was put into it
 
 
 class Work:
-    """One event on its way through one handler; in a chain, `step` counts the members before it."""
+    """One event on its way through one handler; in a chain, `step` counts the members before it.
 
-    __slots__ = ("chain", "event", "handler", "pace", "payload", "queue", "step")
+    `entering` says that it takes room of those that enter: into a chain an event enters only before its first member.
+    """
+
+    __slots__ = ("chain", "entering", "event", "handler", "pace", "payload", "queue", "step")
 
     def __init__(
         self, queue: Queue, handler: Handler, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int
     ) -> None:
         self.queue = queue
         self.handler = handler
-        self.pace = handler.pace
+        self.pace = queue.pace_of(handler)
         self.event = event
         self.payload = payload
         self.chain = chain
         self.step = step
-
-    @property
-    def entering(self) -> bool:
-        """Whether it takes room of those that enter: in a chain only its first member is entered from outside."""
-        return self.event.entering and not self.step
+        self.entering = event.entering and not step
 
     def ended(self, call: Call, failure: BaseException | None) -> None:
         self.queue.dispatcher.ended(self, call, failure)
@@ -77,6 +77,7 @@ class Queue:
         "idle_sweeps",
         "moves",
         "outside",
+        "paces",
         "receiver",
         "running",
         "scheduled",
@@ -94,10 +95,18 @@ class Queue:
         self.idle_sweeps = 0
         self.outside: deque[Callable[[], bool]] = deque()
         self.braked: list[Brake] = []
+        # How long a handler computes is kept here, so that a principal whose events take long sends nobody else's to the crew.
+        self.paces: dict[Handler, Pace] = {}
 
     @property
     def in_use(self) -> bool:
         return bool(self.works or self.running or self.outside)
+
+    def pace_of(self, handler: Handler) -> Pace:
+        pace = self.paces.get(handler)
+        if pace is None:
+            pace = self.paces[handler] = Pace()
+        return pace
 
     def is_full(self, entering: bool) -> bool:
         """Whether whoever publishes one more event has to wait, or to give up."""
@@ -106,10 +115,10 @@ class Queue:
         return len(self.works) - self.entering >= FOLLOWING_ROOM
 
     def has_relief(self, entering: bool) -> bool:
-        """Whether those who waited for room may go on: some more than one event has room then."""
+        """Whether those who stand still may go on: there is room for some more events then."""
         if entering:
             return self.entering <= ENTERING_ROOM // 2
-        return len(self.works) - self.entering <= FOLLOWING_ROOM // 2
+        return len(self.works) - self.entering <= FOLLOWING_ROOM - RELIEF
 
     def takes(self, work: Work) -> bool:
         """Whether there is room for this event."""
@@ -123,13 +132,16 @@ class Queue:
         return following < OVERFLOW * FOLLOWING_ROOM and not event.topic.startswith(KERNEL_TOPICS)
 
     def put(self, work: Work) -> None:
-        self.works.append(work)
-        self.entering += work.entering
+        works = self.works
+        works.append(work)
+        if work.entering:
+            self.entering += 1
         self.idle_sweeps = 0
-        if self.entering >= ENTERING_ROOM or len(self.works) - self.entering >= FOLLOWING_ROOM:
+        if len(works) >= ENTERING_ROOM and (self.is_full(True) or self.is_full(False)):
             self.dispatcher.crowded.add(self)
-        if not self.scheduled:
-            self.schedule()
+        if not self.scheduled and self.running < self.receiver.concurrency:
+            self.scheduled = True
+            self.dispatcher.turns.schedule_locked(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.running < self.receiver.concurrency:
@@ -146,7 +158,7 @@ class Queue:
         if work.entering:
             self.entering -= 1
             self.let_in()
-        if self.dispatcher.crowded:
+        if self.braked or self.dispatcher.crowded:
             self._relieve()
         if self.works:
             self.schedule()

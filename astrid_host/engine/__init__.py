@@ -5,7 +5,7 @@ functions that wait. Guest memory leaves this room as a memoryview. Every failur
 host function raised comes out of the call that made it, and of no other.
 """
 
-from astrid_host.engine.activation import Activation, Suspend
+from astrid_host.engine.activation import CHATTY_CALLS, Activation, Suspend
 from astrid_host.engine.engine import TICK_S, Engine, wat
 from astrid_host.engine.instance import Entry, Instance
 from astrid_host.engine.linking import Import, Imports, Linker
@@ -13,6 +13,7 @@ from astrid_host.engine.module import Module, Prelinked
 from astrid_host.engine.pool import Instances, Pool
 
 __all__ = [
+    "CHATTY_CALLS",
     "TICK_S",
     "Activation",
     "Engine",

@@ -20,11 +20,12 @@ from astrid_host.engine import native
 if TYPE_CHECKING:
     from astrid_host.engine.instance import Entry, Instance
 
+CHATTY_CALLS = 32  # after so many calls of host functions a guest yields, however little time has passed
 # An allocator that runs for so many ticks is taken to be endless; so is one that takes its time at each of many strings,
 # because a thread stands still until the value is lowered.
 NESTED_TICKS = 4
 NESTED_S = 0.5
-EARLY_S = 0.005  # a tick that comes so soon after another was made out of turn, and does not count here
+EARLY_S = 0.008  # a tick that comes so soon after another was made out of turn, and does not count here
 
 
 class _Here(threading.local):
@@ -86,7 +87,7 @@ class Activation:
         self.future: int | None = None
         self.failure: BaseException | None = None
         self.nested = 0  # in the guest's allocator or post-return: counts the ticks spent there, from 1
-        self.reached = False  # it called a host function
+        self.reached = 0  # how often it called host functions
         self.ticked_at = 0.0  # when the last tick that counted fell into the allocator
         self.slow_since = 0.0  # when the allocator first met a tick while this value was lowered
         self.suspend: Suspend | None = None
@@ -125,6 +126,15 @@ class Activation:
         finally:
             here.activation = None
             instance.turn.release()
+
+    def yield_soon(self) -> None:
+        """Let the guest yield at its next epoch check, as if a tick fell due. Called by its host functions.
+
+        Every other guest that computes yields too: a deadline that is moved back is not seen by a loop that keeps it in a
+        register.
+        """
+        assert self.instance is not None, "a host function runs inside a call"
+        native.TICK(self.instance.module.engine_at)
 
     def abandon(self) -> None:
         """Unwind the guest's stack, wherever it is; the instance is not to be used again."""

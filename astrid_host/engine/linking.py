@@ -16,7 +16,7 @@ import wasmtime
 
 from astrid_host.abi import DropCode, ImportCode, compile_drop, compile_import
 from astrid_host.engine import assemblyscript, native
-from astrid_host.engine.activation import GO_ON_AT, Suspend, here
+from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Suspend, here
 from astrid_host.engine.instance import slots
 from astrid_host.engine.module import Module, Prelinked
 from astrid_host.errors import GuestFault, HostError, ImportsMissing
@@ -202,7 +202,9 @@ def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[...,
         try:
             if activation.nested:  # type: ignore[union-attr]
                 raise _reentered(key)
-            activation.reached = True  # type: ignore[union-attr]
+            activation.reached = reached = activation.reached + 1  # type: ignore[union-attr]
+            if not reached % CHATTY_CALLS:
+                activation.yield_soon()  # type: ignore[union-attr]
             activation.slow_since = 0.0  # type: ignore[union-attr]
             guest = activation.instance  # type: ignore[union-attr]
             guest.look()  # type: ignore[union-attr]
@@ -244,7 +246,7 @@ def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..
             activation.failure = _reentered(key)
             native.VOID.from_address(trap_at).value = native.NEW_TRAP(b"host", 4)
             return
-        activation.reached = True
+        activation.reached += 1
         activation.slow_since = 0.0
         activation.trap_at = trap_at
         activation.suspend = None

@@ -101,8 +101,10 @@ class Publisher:
                 self._refuse(call, topic, "rate-limited", detail)
             asks = bool(self._settling) and acl_allows(self._settling, topic)
             bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
-            call.capsule.account.published(size)
-            call.capsule.accounts.of(principal).published(size)
+            capsule = call.capsule
+            for account in (capsule.account, capsule.accounts.of(principal)):
+                account.events += 1
+                account.bytes += size
         published = call.published
         if topic not in published and len(published) < NOTED_TOPICS:
             published.append(topic)

@@ -1,0 +1,95 @@
+"""A busy host leaves the loop to others between two turns, and no guest keeps the loop for itself."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from guests_in_wat import Guest, capsule, compute, good, hosted, next_of
+
+from astrid_host.bus import Subscription
+from astrid_host.calls import Turns
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def counted_turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When each turn was taken."""
+    taken: list[float] = []
+    turn = Turns.turn
+
+    def counted(turns: Turns) -> None:
+        taken.append(time.monotonic())
+        turn(turns)
+
+    monkeypatch.setattr(Turns, "turn", counted)
+    return taken
+
+
+def talker(place: Path, count: int) -> None:
+    """Says `count` things in one call."""
+    guest = Guest()
+    guest.handles(f"""(local.set $i (i32.const {count}))
+      (loop $on {guest.say("t.said")} (br_if $on (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))""")
+    capsule(place, "talker", guest, {"t.go": "act"}, ["t.said"])
+
+
+async def test_publishing_while_there_is_work_rings_for_one_more_turn_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were each turn to leave one more behind, a hundred would soon follow each other before anybody else runs."""
+    taken = counted_turns(monkeypatch)
+    guest = Guest()
+    capsule(tmp_path, "busy", guest.handles(compute(200_000)), {"b.ask": "act"})
+    async with hosted(tmp_path) as host:
+        most = 0
+        for n in range(300):
+            host.publish("b.ask", n, principal=f"p{n % 50}")
+            before = len(taken)
+            await trio.lowlevel.checkpoint()
+            most = max(most, len(taken) - before)
+        assert most <= 2
+
+
+async def test_a_guest_that_talks_all_the_time_shares_the_loop_and_never_goes_to_the_crew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "astrid_host")
+    talker(tmp_path, 5000)
+    good(tmp_path)
+    async with hosted(tmp_path) as host:
+        handed_over = []
+        monkeypatch.setattr(host._turns.crew, "take_over", handed_over.append)
+        async with host.subscribe("good.said") as said, host.subscribe("t.said", principal="x") as talk:
+            kept = talk._source
+            assert isinstance(kept, Subscription)
+            host.publish("t.go", {}, principal="x")
+            assert kept.waiting < 500, "it is in the middle of what it has to say"
+            host.publish("good.ask", 1)
+            await next_of(said)
+            assert kept.waiting < 2000
+            for _ in range(5000):
+                await next_of(talk)
+        assert handed_over == []
+
+
+async def test_a_guest_that_only_computes_goes_to_the_crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guest = Guest()
+    capsule(tmp_path, "busy", guest.handles(compute(60_000_000) + guest.say("b.said")), {"b.ask": "act"}, ["b.said"])
+    async with hosted(tmp_path) as host, host.subscribe("b.said") as said:
+        take_over, handed_over = host._turns.crew.take_over, []
+
+        def noted(call: object) -> None:
+            handed_over.append(call)
+            take_over(call)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(host._turns.crew, "take_over", noted)
+        host.publish("b.ask", {})
+        await next_of(said)
+        assert len(handed_over) == 1

@@ -42,7 +42,7 @@ bench: $(VENV)/.bench-ready
 	$(BIN)/python -m benchmarks
 
 fuzz: setup
-	$(BIN)/python tests/fuzz/fuzz_topics.py $(FUZZ_SECONDS)
+	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ_SECONDS)
 
 soak: setup
 	$(BIN)/python tests/soak/soak.py $(SOAK_CALLS)

@@ -41,7 +41,7 @@ class _Lane:
     def __init__(self, principal: str | None, round_: int) -> None:
         self.principal = principal
         self.kept: deque[_Kept] = deque()
-        self.credit = QUANTUM_BYTES
+        self.credit = 0
         self.round = round_
 
 
@@ -101,8 +101,9 @@ class Subscription:
             self._give_up_oldest()
         lane = self._lanes.get(event.principal)
         if lane is None:
+            # It begins with the next round, or one that comes and goes would never let this one end.
             lane = self._lanes[event.principal] = _Lane(event.principal, self._round)
-            self._now.append(lane)
+            self._next.append(lane)
         elif len(lane.kept) >= PRINCIPAL_EVENTS:
             self._give_up(lane.kept[0])
         kept = _Kept(event, lane, size)
@@ -170,6 +171,9 @@ class Subscription:
         kept.event = None
         if not lane.kept:
             del self._lanes[lane.principal]
+            if len(self._now) + len(self._next) > 2 * len(self._lanes) + STALE:
+                self._now = deque(lane for lane in self._now if lane.kept)
+                self._next = deque(lane for lane in self._next if lane.kept)
         self._forget(kept)
         self._count_drop()
 

@@ -135,13 +135,12 @@ class Dispatcher:
         """A handler's call is over: go on with its chain, or close its event's account. No lock is held."""
         if failure is not None and not isinstance(failure, GuestFailed):
             log.error("%s/%s: a host function failed", work.handler.receiver.id, work.handler.action, exc_info=failure)
-        told = outcome(call.result, failure)
+        ended = told = outcome(call.result, failure)
         with self.bus.lock:
             queue = work.queue
             queue.running -= 1
             if queue.works:
                 queue.schedule()
-            self._count(call, told)
             event, handler = work.event, work.handler
             if not told.reason and handler.reply and told.data:
                 handler.receiver.publisher.reply(call, handler.reply, told.data)
@@ -161,6 +160,7 @@ class Dispatcher:
                 self._note_refusals(work, call)
             if not event.left:
                 self.settle(event)
+            self._count(call, ended)  # last: a quarantine lets go what waits, which comes after this event
 
     def _count(self, call: Call, told: Outcome) -> None:
         """Account for a call that is over; a capsule that traps too often for a principal is not called for a while."""

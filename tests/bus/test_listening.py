@@ -56,7 +56,9 @@ async def test_principals_take_turns_however_much_one_has_waiting(tmp_path: Path
             host.publish("a.b", n, principal="quiet")
         heard = [await next_of(events) for _ in range(203)]
     assert [event.payload for event in heard if event.principal == "loud"] == list(range(200))
-    assert [at for at, event in enumerate(heard) if event.principal == "quiet"] == [1, 3, 5]
+    places = [at for at, event in enumerate(heard) if event.principal == "quiet"]
+    assert places[0] <= 256 // len("a.b0") + 1, "the loud one had its share of one round before"
+    assert places == [places[0], places[0] + 2, places[0] + 4]
 
 
 async def test_whoever_waits_when_the_host_closes_is_told(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -49,7 +50,11 @@ async def test_publishing_while_there_is_work_rings_for_one_more_turn_only(
     capsule(tmp_path, "busy", guest.handles(compute(200_000)), {"b.ask": "act"})
     async with hosted(tmp_path) as host:
         most = 0
-        for n in range(300):
+        host._turns._turning = True  # there is work for a second
+        for n in range(2000):
+            host.publish("b.ask", n, principal=f"p{n % 50}")
+        host._turns._turning = False
+        for n in range(100):
             host.publish("b.ask", n, principal=f"p{n % 50}")
             before = len(taken)
             await trio.lowlevel.checkpoint()
@@ -64,7 +69,7 @@ async def test_a_guest_that_talks_all_the_time_shares_the_loop_and_never_goes_to
     talker(tmp_path, 5000)
     good(tmp_path)
     async with hosted(tmp_path) as host:
-        handed_over = []
+        handed_over: list[Any] = []
         monkeypatch.setattr(host._turns.crew, "take_over", handed_over.append)
         async with host.subscribe("good.said") as said, host.subscribe("t.said", principal="x") as talk:
             kept = talk._source
@@ -83,11 +88,12 @@ async def test_a_guest_that_only_computes_goes_to_the_crew(tmp_path: Path, monke
     guest = Guest()
     capsule(tmp_path, "busy", guest.handles(compute(60_000_000) + guest.say("b.said")), {"b.ask": "act"}, ["b.said"])
     async with hosted(tmp_path) as host, host.subscribe("b.said") as said:
-        take_over, handed_over = host._turns.crew.take_over, []
+        take_over = host._turns.crew.take_over
+        handed_over: list[Any] = []
 
-        def noted(call: object) -> None:
+        def noted(call: Any) -> None:
             handed_over.append(call)
-            take_over(call)  # type: ignore[arg-type]
+            take_over(call)
 
         monkeypatch.setattr(host._turns.crew, "take_over", noted)
         host.publish("b.ask", {})

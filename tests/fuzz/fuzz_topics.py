@@ -1,23 +1,18 @@
-"""Fuzzes topics and payloads for a number of seconds: `python tests/fuzz/fuzz_topics.py SECONDS`.
+"""What `fuzz.py` runs of topics and payloads: properties, each against a definition of another kind.
 
-The matchers are compared with definitions of their own kind: a pattern written as a regular expression. The indexes are
-compared with those while values come and go. Reading a payload must end in a payload or a `PayloadError`, and what a
-guest receives must be JSON that says the same. Prints how many cases each target ran, and last `N passed, 0 failed`; at
-a failure the smallest case that shows it, and then it exits with 1.
+The matchers are compared with a pattern written as a regular expression, and the indexes with those while values come and
+go. Reading a payload must end in a payload or a `PayloadError`, and what a guest receives must be JSON that says the same.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astrid_host.errors import PayloadError
@@ -33,9 +28,8 @@ from astrid_host.topics import (
     valid_segments,
 )
 
-ROUND = 200  # cases between two looks at the clock
 Index: TypeAlias = InterceptorIndex[int] | BusIndex[int]
-Target: TypeAlias = Callable[[], None]
+Property: TypeAlias = Callable[[], None]
 
 SEGMENTS = st.sampled_from(["a", "b", "*", "", "a*", "**", "A", "é", "a\n", " ", "\ud800", "\0"])
 DEEP = st.builds(
@@ -206,54 +200,4 @@ def frame(raw: bytes) -> None:
     assert {"topic", "payload", "source_id"} <= set(json.loads(raw))
 
 
-TARGETS: Sequence[Target] = (matchers, access, interceptor_index, bus_index, payload_text, payload_value, frame)
-
-
-def count_cases(target: Target) -> tuple[Target, Callable[[], int]]:
-    """A target with the settings of this loop, and how many cases it has run."""
-    inner = target.hypothesis.inner_test  # type: ignore[attr-defined]
-    count = 0
-
-    def counted(**case: object) -> None:
-        nonlocal count
-        count += 1
-        inner(**case)
-
-    target.hypothesis.inner_test = counted  # type: ignore[attr-defined]
-    limits = settings(
-        max_examples=ROUND,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    return limits(target), lambda: count
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run all targets in turn until the time is over; at least once each."""
-    if len(arguments) != 1 or not re.fullmatch(r"\d+", arguments[0]):
-        sys.stderr.write("usage: fuzz_topics.py SECONDS, a whole number\n")
-        return 2
-    end = time.monotonic() + int(arguments[0])
-    running = [(target.__name__, *count_cases(target)) for target in TARGETS]
-    failures = 0
-    while not failures:
-        for name, run, _ in running:
-            try:
-                run()
-            except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
-                traceback.print_exc()
-                sys.stderr.write(f"{name} failed: its smallest case is shown above\n")
-                failures += 1
-        if time.monotonic() >= end:
-            break
-    for name, _, cases in running:
-        sys.stdout.write(f"{name}: {cases()} cases\n")
-    total = sum(cases() for _, _, cases in running)
-    sys.stdout.write(f"{total - failures} passed, {failures} failed\n")
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+PROPERTIES: Sequence[Property] = (matchers, access, interceptor_index, bus_index, payload_text, payload_value, frame)

@@ -59,25 +59,37 @@ class Running(Protocol):
         ...
 
 
-def syscall(name: str, *, suspends: bool = False) -> Callable[[Method], Method]:
-    """Mark a method as the host function `name`, a core name such as `kv-get` or `[method]subscription.recv`."""
+def syscall(
+    name: str, *, suspends: bool = False, audited: Callable[..., str] | None = None
+) -> Callable[[Method], Method]:
+    """Mark a method as a host function.
+
+    Args:
+        name: a core name such as `kv-get` or `[method]subscription.recv`.
+        suspends: it may return a `Suspend`.
+        audited: each call is one row of the audit; given the arguments after the call, this names its target.
+    """
 
     def mark(method: Method) -> Method:
-        method.__syscall__ = (name, suspends)  # type: ignore[attr-defined]
+        method.__syscall__ = (name, suspends, audited)  # type: ignore[attr-defined]
         return method
 
     return mark
 
 
 class HostFunction:
-    """One host function, bound to its interface: what to run, and whether a guest that calls it may be suspended."""
+    """One host function, bound to its interface: what to run, whether a guest that calls it may be suspended, and how to name
+    its target in the audit, if it is audited."""
 
-    __slots__ = ("name", "run", "suspends", "waits")
+    __slots__ = ("audited", "name", "run", "suspends", "waits")
 
-    def __init__(self, name: str, run: Callable[..., Any], suspends: bool) -> None:
+    def __init__(
+        self, name: str, run: Callable[..., Any], suspends: bool, audited: Callable[..., str] | None = None
+    ) -> None:
         self.name = name
         self.run = run
         self.suspends = suspends
+        self.audited = audited
         self.waits = inspect.iscoroutinefunction(run)
 
 
@@ -92,5 +104,5 @@ class Interface:
         for attribute in dir(type(self)):
             method = getattr(self, attribute)
             if mark := getattr(method, "__syscall__", None):
-                found[mark[0]] = HostFunction(mark[0], method, mark[1])
+                found[mark[0]] = HostFunction(mark[0], method, *mark[1:])
         return found

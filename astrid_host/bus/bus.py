@@ -102,8 +102,9 @@ class Bus:
     def _spread(self, event: Event) -> None:
         topic = event.topic
         received = self.sink is not None and self.sink.admit(event)
-        if self.subscriptions.any_for(topic):
-            for subscription in self.subscriptions.matching(topic, event.principal):
+        subscriptions = self.subscriptions
+        if subscriptions.wild or topic in subscriptions.exact:  # most topics have none
+            for subscription in subscriptions.matching(topic, event.principal):
                 subscription.offer(event)
                 received = True
         if self.ring.receivers:

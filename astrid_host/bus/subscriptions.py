@@ -199,42 +199,38 @@ class Subscription:
 
 
 class Subscriptions:
-    """All routed subscriptions, found by topic."""
+    """All routed subscriptions, found by topic: `exact` has those to one topic, `wild` counts those to patterns."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, list[Subscription]] = {}
+        self.exact: dict[str, list[Subscription]] = {}
         self._patterns: BusIndex[Subscription] = BusIndex()
-        self._wild = 0
+        self.wild = 0
         self.losses = Losses("were dropped by subscriptions, which are not read fast enough")
 
     def add(self, subscription: Subscription) -> None:
         subscription.losses = self.losses
         if "*" in subscription.pattern:
             self._patterns.insert(subscription.pattern, subscription)
-            self._wild += 1
+            self.wild += 1
         else:
-            self._exact.setdefault(subscription.pattern, []).append(subscription)
+            self.exact.setdefault(subscription.pattern, []).append(subscription)
 
     def remove(self, subscription: Subscription) -> None:
         if "*" in subscription.pattern:
             self._patterns.remove(subscription.pattern, subscription)
-            self._wild -= 1
+            self.wild -= 1
             return
-        kept = self._exact[subscription.pattern]
+        kept = self.exact[subscription.pattern]
         kept.remove(subscription)
         if not kept:
-            del self._exact[subscription.pattern]
-
-    def any_for(self, topic: str) -> bool:
-        """Whether it is worth asking who matches: most topics have no subscription."""
-        return bool(self._wild) or topic in self._exact
+            del self.exact[subscription.pattern]
 
     def matching(self, topic: str, principal: str | None) -> Iterator[Subscription]:
         """Those that receive an event of that topic and principal."""
-        for subscription in self._exact.get(topic, ()):
+        for subscription in self.exact.get(topic, ()):
             if subscription.principal is None or subscription.principal == principal:
                 yield subscription
-        if self._wild:
+        if self.wild:
             for subscription in self._patterns.find(topic):
                 if subscription.principal is None or subscription.principal == principal:
                     yield subscription

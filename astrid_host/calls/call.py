@@ -141,11 +141,15 @@ class Call(Activation):
         self.gave_up: tuple[object, ...] = ()  # queues that it waited for in vain
         self.memory_bytes = 0  # of its instance, at the end
 
+    def take(self) -> Call:
+        """As a `Source`: itself, once."""
+        return self
+
     def charge(self) -> None:
         """Account for what a run loop has computed since it was charged last; its time starts anew. The lock is held."""
         worked, self.worked = self.worked, 0.0
         instance = self.instance
-        memory_bytes = instance.memory_bytes if instance is not None else 0
+        memory_bytes = instance.size if instance is not None else 0
         for account in (self.capsule.account, self.capsule.accounts.of(self.principal)):
             account.cpu_s += worked
             account.peak_bytes = max(account.peak_bytes, memory_bytes)

@@ -61,7 +61,7 @@ class Turns:
 
     def __init__(self, engine: Engine, lock: AbstractContextManager[Any], workers: int) -> None:
         self.lock = lock
-        self.runnable: deque[Call | Source] = deque()
+        self.runnable: deque[Source] = deque()
         self.woken: deque[Call] = deque()  # calls under way that may go on
         self.served = False  # somebody on the loop got what it waits for
         self._woken_last = False
@@ -80,8 +80,8 @@ class Turns:
 
     # Making work. `*_locked` is called with the lock held; the rest must not be.
 
-    def schedule_locked(self, job: Call | Source) -> None:
-        self.runnable.append(job)
+    def schedule_locked(self, source: Source) -> None:
+        self.runnable.append(source)
 
     def tell(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop's thread soon: at the end of a turn. From any thread."""
@@ -128,9 +128,10 @@ class Turns:
 
     def go(self) -> None:
         """There may be work: take a turn if this is the loop's thread, else let the loop take one."""
+        if self._turning:
+            return  # the turn sees the work itself
         if threading.get_ident() == self._loop:
-            if not self._turning:
-                self.turn()
+            self.turn()
         else:
             self.ring()
 
@@ -203,8 +204,7 @@ class Turns:
                 call = woken.popleft()
             else:
                 self._woken_last = False
-                job = runnable.popleft()
-                call = job if isinstance(job, Call) else job.take()
+                call = runnable.popleft().take()
             if call is not None:
                 clock = self.clock
                 clock.runs += 1
@@ -301,10 +301,11 @@ class Turns:
 
     def _end(self, call: Call, failure: BaseException | None) -> None:
         instance = call.instance
-        if failure is None:
-            call.owner.pace.took(call.worked, LONG_S * (1 + call.reached))
+        pace = call.owner.pace
+        if failure is None and (call.worked > LONG_S or pace.last > LONG_S):
+            pace.took(call.worked, LONG_S * (1 + call.reached))
         if instance is not None:
-            call.memory_bytes = instance.memory_bytes
+            call.memory_bytes = instance.size
             if failure is None:
                 call.capsule.pool.give_back(instance, now())
             else:

@@ -46,7 +46,7 @@ class Dispatcher:
         return bool(self.handlers.route(topic).handlers)
 
     def admit(self, event: Event) -> bool:
-        route = self.handlers.route(event.topic)
+        route = self.handlers.routes.get(event.topic) or self.handlers.route(event.topic)
         handlers = route.handlers
         if not handlers:
             return False
@@ -78,12 +78,13 @@ class Dispatcher:
     ) -> Outcome | None:
         """Queue an event for a handler; None, or why it was refused."""
         receiver = handler.receiver
-        if receiver.quarantine:
+        if receiver.quarantine.records:
             seconds = receiver.quarantine.left(self._principal(event), now())
             if seconds:
                 detail = f"{receiver.id} trapped too often for {event.principal}: not called for {seconds:.1f} s more"
                 return Outcome("quarantined", detail, ran=False)
-        queue = receiver.queues.get(self, receiver, event.principal)
+        queues = receiver.queues
+        queue = queues.by_principal.get(event.principal) or queues.get(self, receiver, event.principal)
         work = Work(queue, handler, event, payload, chain, step)
         if self.crowded and not queue.takes(work):
             waiting = queue.entering if work.entering else len(queue.works) - queue.entering
@@ -135,7 +136,11 @@ class Dispatcher:
         """A handler's call is over: go on with its chain, or close its event's account. No lock is held."""
         if failure is not None and not isinstance(failure, GuestFailed):
             log.error("%s/%s: a host function failed", work.handler.receiver.id, work.handler.action, exc_info=failure)
-        ended = told = outcome(call.result, failure)
+        result = call.result
+        if failure is None and result.action == "continue" and not result.data:
+            ended = told = WENT_ON
+        else:
+            ended = told = outcome(result, failure)
         with self.bus.lock:
             queue = work.queue
             queue.running -= 1
@@ -150,7 +155,7 @@ class Dispatcher:
                 told.detail = with_refusals(told.detail, call.refused)
                 if work.chain and self._opted_out(event, handler, told):
                     told = WENT_ON
-            went_on = self._goes_on(work, told)
+            went_on = bool(work.chain) and self._goes_on(work, told)
             if not went_on and told.reason:
                 self._handler_failed(event, handler, told)
             elif not went_on:
@@ -158,15 +163,24 @@ class Dispatcher:
                 event.left -= 1
             if call.refused and not told.reason:
                 self._note_refusals(work, call)
-            if not event.left:
+            if not event.left and (event.failures or event.refusals or event.settled or event.asks):
                 self.settle(event)
             self._count(call, ended)  # last: a quarantine lets go what waits, which comes after this event
 
     def _count(self, call: Call, told: Outcome) -> None:
         """Account for a call that is over; a capsule that traps too often for a principal is not called for a while."""
-        capsule, reason = call.capsule, told.reason
-        capsule.account.ended(reason, call.worked, call.memory_bytes)
-        self.accounts.of(call.principal).ended(reason, call.worked, call.memory_bytes)
+        capsule, reason, worked, memory_bytes = call.capsule, told.reason, call.worked, call.memory_bytes
+        by_principal = self.accounts.by_principal
+        for account in (
+            capsule.account,
+            by_principal.get(call.principal) or self.accounts.of(call.principal),
+        ):
+            account.calls += 1
+            account.cpu_s += worked
+            if memory_bytes > account.peak_bytes:
+                account.peak_bytes = memory_bytes
+            if reason:
+                account.failures[reason] = account.failures.get(reason, 0) + 1
         if reason != "trap" or not capsule.quarantines:
             return
         seconds = capsule.quarantine.trapped(call.principal, now())

@@ -107,22 +107,22 @@ class Handlers:
 
     def __init__(self) -> None:
         self._index: InterceptorIndex[Handler] = InterceptorIndex()
-        self._routes: dict[str, Route] = {}
+        self.routes: dict[str, Route] = {}
 
     def add(self, handler: Handler) -> None:
         self._index.insert(handler.pattern, handler)
-        self._routes.clear()
+        self.routes.clear()
 
     def remove(self, handler: Handler) -> None:
         self._index.remove(handler.pattern, handler)
-        self._routes.clear()
+        self.routes.clear()
 
     def route(self, topic: str) -> Route:
         """The handlers of a topic: by priority, then capsule, then action."""
-        route = self._routes.get(topic)
+        route = self.routes.get(topic)
         if route is None:
-            if len(self._routes) >= ROUTES_KEPT:  # topics may carry ids
-                self._routes.clear()
+            if len(self.routes) >= ROUTES_KEPT:  # topics may carry ids
+                self.routes.clear()
             found = sorted(self._index.find(topic), key=lambda h: (h.priority, h.receiver.id, h.action))
-            route = self._routes[topic] = Route(tuple(found))
+            route = self.routes[topic] = Route(tuple(found))
         return route

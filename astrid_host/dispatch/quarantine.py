@@ -27,20 +27,16 @@ class _Record:
 class Quarantine:
     """The quarantines of one capsule, by principal. Times are in seconds of `time.monotonic`."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("records",)
 
     def __init__(self) -> None:
-        self._records: dict[str, _Record] = {}
-
-    def __bool__(self) -> bool:
-        """Whether anybody's calls trapped lately."""
-        return bool(self._records)
+        self.records: dict[str, _Record] = {}  # of those whose calls trapped lately
 
     def trapped(self, principal: str, now: float) -> float | None:
         """A call of that principal trapped. Returns how long the quarantine that begins with it lasts, if one does."""
-        record = self._records.get(principal)
+        record = self.records.get(principal)
         if record is None:
-            record = self._records[principal] = _Record()
+            record = self.records[principal] = _Record()
         if now < record.until:  # calls that were under way when it began
             return None
         if record.lasts and now - record.until > LONGEST_S:
@@ -55,16 +51,16 @@ class Quarantine:
 
     def left(self, principal: str | None, now: float) -> float:
         """For how many more seconds it is not called for that principal; 0 when it is."""
-        record = self._records.get(principal) if principal is not None else None
+        record = self.records.get(principal) if principal is not None else None
         return max(record.until - now, 0.0) if record is not None else 0.0
 
     def running(self, now: float) -> Iterator[tuple[str, float]]:
         """The principals for which it is not called, and for how many more seconds."""
-        return ((principal, record.until - now) for principal, record in self._records.items() if record.until > now)
+        return ((principal, record.until - now) for principal, record in self.records.items() if record.until > now)
 
     def sweep(self, now: float) -> None:
         """Forget what is long over."""
-        for principal, record in list(self._records.items()):
+        for principal, record in list(self.records.items()):
             last = max(record.until + LONGEST_S if record.lasts else 0.0, max(record.traps, default=0.0) + WINDOW_S)
             if now > last:
-                del self._records[principal]
+                del self.records[principal]

@@ -47,7 +47,7 @@ class Work:
     ) -> None:
         self.queue = queue
         self.handler = handler
-        self.pace = queue.pace_of(handler)
+        self.pace = queue.paces.get(handler) or queue.pace_of(handler)
         self.event = event
         self.payload = payload
         self.chain = chain
@@ -103,10 +103,8 @@ class Queue:
         return bool(self.works or self.running or self.outside)
 
     def pace_of(self, handler: Handler) -> Pace:
-        pace = self.paces.get(handler)
-        if pace is None:
-            pace = self.paces[handler] = Pace()
-        return pace
+        """How long that handler tends to compute for this queue's principals."""
+        return self.paces.setdefault(handler, Pace())
 
     def is_full(self, entering: bool) -> bool:
         """Whether whoever publishes one more event has to wait, or to give up."""
@@ -141,7 +139,7 @@ class Queue:
             self.dispatcher.crowded.add(self)
         if not self.scheduled and self.running < self.receiver.concurrency:
             self.scheduled = True
-            self.dispatcher.turns.schedule_locked(self)
+            self.dispatcher.turns.runnable.append(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.running < self.receiver.concurrency:
@@ -217,34 +215,34 @@ class Queue:
 class Queues:
     """The queues of one capsule. The lock is held."""
 
-    __slots__ = ("_by_principal", "_shared", "_told")
+    __slots__ = ("_shared", "_told", "by_principal")
 
     def __init__(self) -> None:
-        self._by_principal: dict[str | None, Queue] = {}
+        self.by_principal: dict[str | None, Queue] = {}
         self._shared: Queue | None = None
         self._told = False
 
     def __iter__(self) -> Iterator[Queue]:
-        yield from self._by_principal.values()
+        yield from self.by_principal.values()
         if self._shared is not None:
             yield self._shared
 
     def __len__(self) -> int:
-        return len(self._by_principal) + (self._shared is not None)
+        return len(self.by_principal) + (self._shared is not None)
 
     def find(self, principal: str | None) -> Queue | None:
         """The queue in which events of that principal wait, if there is one."""
-        return self._by_principal.get(principal) or self._shared
+        return self.by_principal.get(principal) or self._shared
 
     def get(self, dispatcher: Dispatcher, receiver: Receiver, principal: str | None) -> Queue:
         """The queue for events of that principal, made when there is none."""
-        queue = self._by_principal.get(principal)
+        queue = self.by_principal.get(principal)
         if queue is not None:
             return queue
         if self._shared is not None and self._shared.in_use:
             return self._shared
-        if len(self._by_principal) < QUEUES:
-            queue = self._by_principal[principal] = Queue(dispatcher, receiver)
+        if len(self.by_principal) < QUEUES:
+            queue = self.by_principal[principal] = Queue(dispatcher, receiver)
             return queue
         if self._shared is None:
             self._shared = Queue(dispatcher, receiver)
@@ -259,12 +257,12 @@ class Queues:
 
     def sweep(self) -> None:
         """Called every 10 s: forget the queues that were not used for a minute."""
-        for principal, queue in list(self._by_principal.items()):
+        for principal, queue in list(self.by_principal.items()):
             if queue.in_use:
                 continue
             queue.idle_sweeps += 1
             if queue.idle_sweeps > SWEEPS_IDLE:
-                del self._by_principal[principal]
+                del self.by_principal[principal]
         if self._shared is not None and not self._shared.in_use:
             self._shared = None
             self._told = False

@@ -120,7 +120,6 @@ class Instance:
         "_raw_result",
         "_realloc",
         "_realloc_at",
-        "_size",
         "_stage",
         "_store",
         "calling",
@@ -131,6 +130,7 @@ class Instance:
         "out",
         "out_at",
         "principal",
+        "size",
         "turn",
         "view",
     )
@@ -160,7 +160,7 @@ class Instance:
         self._memory_at = self._realloc_at = native.VOID()
         self._realloc: Any = None
         self.view = memoryview(b"")
-        self._size = -1
+        self.size = 0  # bytes of its memory at the last look
         self._stage = "new"
 
     # Making it.
@@ -248,10 +248,10 @@ class Instance:
         has run, the next one to read looks first.
         """
         size: int = native.MEMORY_SIZE(self.context, self._memory_at)
-        if size != self._size:
+        if size != self.size:
             base = native.MEMORY_DATA(self.context, self._memory_at)
             self.view = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
-            self._size = size
+            self.size = size
 
     def realloc(self, align: int, size: int) -> int:
         """Memory of the guest's own allocator: `size` bytes at a multiple of `align`, checked.
@@ -271,7 +271,7 @@ class Instance:
                 self._inner_out[1] = error
                 raise self._inner_failed(activation)
             at: int = self._raw_result.value
-            if not at % align and at + size <= self._size:
+            if not at % align and at + size <= self.size:
                 return at
             return self._checked(at, align, size)
         if not self._realloc_at:
@@ -280,9 +280,9 @@ class Instance:
 
     def _checked(self, at: int, align: int, size: int) -> int:
         self.look()
-        if at % align or at + size > self._size:
+        if at % align or at + size > self.size:
             raise GuestFault(
-                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: the memory has {self._size} bytes"
+                f"cabi_realloc returned {at:#x} for {size} bytes aligned to {align}: the memory has {self.size} bytes"
             )
         return at
 
@@ -338,11 +338,6 @@ class Instance:
     # Its end.
 
     @property
-    def memory_bytes(self) -> int:
-        """How large its memory was when it was looked at last."""
-        return max(self._size, 0)
-
-    @property
     def closed(self) -> bool:
         return self._store is None
 
@@ -352,7 +347,7 @@ class Instance:
         store, self._store = self._store, None
         if store is None:
             return
-        self.view, self._size = memoryview(b""), -1
+        self.view, self.size = memoryview(b""), 0
         self._exports.clear()
         native.STORE_DELETE(store)
 

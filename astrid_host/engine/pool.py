@@ -163,4 +163,4 @@ class Pool:
     def held_bytes(self) -> int:
         """The memory of its idle instances, in bytes."""
         with self.instances._lock:
-            return sum(instance.memory_bytes for kept in self.idle.values() for instance in kept)
+            return sum(instance.size for kept in self.idle.values() for instance in kept)

@@ -102,7 +102,8 @@ class Publisher:
             asks = bool(self._settling) and acl_allows(self._settling, topic)
             bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
             capsule = call.capsule
-            for account in (capsule.account, capsule.accounts.of(principal)):
+            accounts = capsule.accounts
+            for account in (capsule.account, accounts.by_principal.get(principal) or accounts.of(principal)):
                 account.events += 1
                 account.bytes += size
         published = call.published

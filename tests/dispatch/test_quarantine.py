@@ -74,11 +74,11 @@ def test_what_is_over_is_forgotten() -> None:
     trapping(quarantine, "once", 0)
     trapping(quarantine, "often", 0, 0, 0, 0, 0)
     quarantine.sweep(9)
-    assert quarantine
+    assert quarantine.records
     quarantine.sweep(11)
-    assert list(quarantine._records) == ["often"]
+    assert list(quarantine.records) == ["often"]
     quarantine.sweep(123)
-    assert not quarantine
+    assert not quarantine.records
 
 
 # In a host.

@@ -34,6 +34,7 @@ EXPORTS = {
     "astrid-upgrade": Function("astrid-upgrade", (), None),
 }
 WASM_BYTES = 256 << 20
+PAGE_BYTES = 1 << 16
 
 
 class Loader:
@@ -73,6 +74,7 @@ class Loader:
             raise ModuleRefused(f"{capsule.id} exports {HOOK} but no cabi_realloc, so nothing can be passed to it")
         if HOOK not in linked.entries and RUN not in linked.entries:
             raise ModuleRefused(f"{capsule.id} exports neither {HOOK} nor {RUN}: it is not a capsule")
+        _check_memory(capsule.id, module, manifest)
         publisher = Publisher(capsule.id, capsule.source_id, manifest, self._bus, self._dispatcher)
         pool = Pool(linked, manifest.limits.memory_bytes, self._instances)
         capsule.built(linked, pool, publisher)
@@ -96,6 +98,17 @@ class Loader:
                 f"{capsule.id}: its module is not the one that was installed: meta.json says BLAKE3 {meta.wasm_hash}, "
                 f"the file has {capsule.wasm_hash}; install it again"
             )
+
+
+def _check_memory(name: str, module: Module, manifest: Manifest) -> None:
+    """An instance that may not have the memory it begins with would trap at each call."""
+    pages = module.exports["memory"].pages
+    needed = pages[0] * PAGE_BYTES if pages is not None else 0
+    if needed > manifest.limits.memory_bytes:
+        raise LoadError(
+            f"{name} begins with {needed} bytes of memory and may have {manifest.limits.memory_bytes}: write "
+            f"[limits] memory_bytes = {needed} or more in its Capsule.toml"
+        )
 
 
 def read_wasm(folder: Path, manifest: Manifest) -> bytes:

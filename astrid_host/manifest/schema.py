@@ -76,7 +76,7 @@ class PublishRow(msgspec.Struct, frozen=True):
     """One row of `[publish]`: the capsule may publish where the bus matches `pattern`.
 
     `wit` and `pin` (one of version, tag, rev, branch, path, with its value) name the schema of its events and are never
-    resolved. `settle` is this host's own: the kernel tells when everything that an event caused has been handled.
+    resolved. `settle` is this host's own: the kernel tells when the last handler of an event has ended.
     """
 
     pattern: str

@@ -108,3 +108,14 @@ async def test_a_module_that(name: str, tmp_path: Path) -> None:
         for text in told_of:
             assert text in (found.error or "")
         await good_still_answers(host)
+
+
+async def test_a_module_that_begins_with_more_memory_than_it_may_have_is_refused_with_the_line_to_write(
+    tmp_path: Path,
+) -> None:
+    guest = Guest(pages=40)
+    bad(tmp_path, guest.handles(""), limits={"memory_bytes": 1 << 20})
+    async with hosted(tmp_path) as host:
+        assert host.capsules["bad"].state == "failed"
+        assert f"[limits] memory_bytes = {40 << 16}" in (host.capsules["bad"].error or "")
+        await good_still_answers(host)

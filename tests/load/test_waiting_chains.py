@@ -98,3 +98,15 @@ async def test_300_guests_that_wait_for_each_other_hold_no_thread(tmp_path: Path
         await answers(up, begun)
         assert host.stats().waiting == 0
         assert threading.active_count() <= threads
+
+
+async def test_guests_that_wait_do_not_count_against_the_cap_that_their_responder_needs(tmp_path: Path) -> None:
+    """300 guests wait at the same time, under a cap of 200: as many again may wait."""
+    last = Guest()
+    chain(tmp_path, last.handles(last.say(f"up.{LEVELS}")))
+    async with hosted(tmp_path) as host, host.subscribe("up.0") as up:
+        host._instances.cap = 200
+        await answers(up, ask_all_at_once(host, "down.0"))
+        assert host.stats().waiting == 0
+        assert host.stats().instances <= 400
+        assert host.stats().failures == {}

@@ -230,3 +230,53 @@ async def test_a_listener_whose_publish_is_refused_does_not_answer_for_the_tool(
                     results.append(event.payload["result"]["is_error"])
     assert (answer.content, answer.is_error) == ('{"words":2,"characters":3,"lines":1}', False)
     assert results == [False]
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"text": nested(200)},
+        {"text": "\ud800"},
+        {"text": float("nan")},
+        {"text": object()},
+        {"text": {1, 2}, 3: object},
+    ],
+    ids=["nested too deep", "a lone surrogate", "no number", "no JSON value", "a key that is no text"],
+)
+async def test_arguments_that_cannot_be_passed_on_are_an_error_result(arguments: Any, tmp_path: Path) -> None:
+    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+        answer = await host.tools.execute("word_count", arguments, call_id="c")
+        assert (answer.is_error, answer.call_id) == (True, "c")
+        assert answer.content.startswith("The arguments for word_count cannot be passed on: ")
+        assert not (await host.tools.execute("word_count", {"text": "a"}, call_id="c")).is_error
+
+
+async def test_a_tool_that_is_not_described_as_one_does_not_hide_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "astrid_host")
+    guest = Guest()
+    answer = '{"tools":[{"name":"one"},{"name":5},"two",{"name":"three","input_schema":{"mutable":true}}]}'
+    guest.handles(guest.say("tool.v1.response.describe.self", answer))
+    capsule(tmp_path, "odd", guest, {"tool.v1.request.describe": "act"}, ["tool.v1.response.describe.*"])
+    async with hosted(tmp_path) as host:
+        assert [(tool.name, tool.mutable) for tool in await host.tools.describe()] == [("one", False), ("three", True)]
+    assert sum("describes a tool that cannot be used" in record.message for record in caplog.records) == 2
+
+
+async def test_a_tool_in_quarantine_answers_at_once_and_says_so(tmp_path: Path) -> None:
+    guest = Guest()
+    guest.handles("(unreachable)")
+    capsule(tmp_path, "bad", guest, {f"{CALLS}bad": "act"}, [f"{CALLS}*.result"])
+    async with open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+        answers = [await host.tools.execute("bad", {}, timeout=30) for _ in range(7)]
+        assert all(answer.is_error for answer in answers)
+        assert ["crashed" in answer.content for answer in answers] == [True] * 5 + [False] * 2
+        assert all("not called for a while" in answer.content for answer in answers[5:])

@@ -214,15 +214,6 @@ async def test_memory_grows_to_its_limit_and_no_further(tmp_path: Path) -> None:
         assert (await next_of(events)).payload == 1
 
 
-async def test_a_module_that_begins_above_its_limit_is_reported(tmp_path: Path) -> None:
-    bad(tmp_path, Guest(pages=100).handles(""), limits={"memory_bytes": 10 * 65536})
-    async with hosted(tmp_path) as host:
-        report = await report_of(host, "bad.ask")
-        assert report["reason"] == "trap"
-        assert "memory" in report["detail"]
-        await good_still_answers(host)
-
-
 async def test_json_nested_20_000_deep_is_refused_with_a_typed_error(tmp_path: Path) -> None:
     guest = Guest()
     depth = 20_000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure
 from astrid_host.calls import Accounts, Call, Turns
@@ -200,8 +201,9 @@ class Dispatcher:
             self._fail_all(queue.clear_of(call.message.principal), Outcome("quarantined", gone, ran=False))
 
     def _opted_out(self, event: Event, handler: Handler, told: Outcome) -> bool:
-        """In a chain, the failure of a member whose row says `on_error = "continue"` is only logged; a denial is none."""
-        if not handler.goes_on or told.reason == "deny":
+        """In a chain, the failure of a member whose row says `on_error = "continue"` is only logged. A denial is none, and what
+        was cancelled does not go on."""
+        if not handler.goes_on or told.reason in ("deny", "cancelled"):
             return False
         log.warning(
             "%s: %s/%s failed (%s: %s); its row lets the chain go on",
@@ -253,6 +255,21 @@ class Dispatcher:
         if event.asks:
             self.bus.tell_settled(event)
 
+    def cancel(self, principal: str, concerned: Callable[[Event], bool], why: str) -> None:
+        """End the handling of some events of a principal: what waits is dropped, what runs is stopped. Each is reported.
+
+        Args:
+            concerned: whether an event is one of them. Run loops are not stopped, whatever they handle.
+        """
+        for call in list(self.turns.live):
+            if isinstance(call.owner, Work) and call.principal == principal and concerned(call.owner.event):
+                self.turns.cancel_locked(call, GuestCancelled(why))
+        gone = Outcome(GuestCancelled.reason, why, ran=False)
+        for receiver in self.handlers.receivers():
+            queue = receiver.queues.find(principal)
+            if queue is not None and queue.works:
+                self._fail_all(queue.clear_of(principal, concerned), gone)
+
     # Capsules and principals that come and go.
 
     def add(self, handlers: list[Handler]) -> None:
@@ -268,7 +285,7 @@ class Dispatcher:
             self._fail_all(queue.clear(), Outcome(gone.reason, str(gone), ran=False))
 
     def _fail_all(self, works: list[Work], told: Outcome) -> None:
-        """Close the account of events that wait no more."""
+        """Close the account of events that wait no more; chains whose rows let them go on."""
         for work in works:
             if work.chain and self._opted_out(work.event, work.handler, told):
                 self._enter_chain(work.event, work.payload, work.chain, work.step + 1)

@@ -107,15 +107,24 @@ class Handlers:
 
     def __init__(self) -> None:
         self._index: InterceptorIndex[Handler] = InterceptorIndex()
+        self._counts: dict[Receiver, int] = {}  # of handlers
         self.routes: dict[str, Route] = {}
 
     def add(self, handler: Handler) -> None:
         self._index.insert(handler.pattern, handler)
+        self._counts[handler.receiver] = self._counts.get(handler.receiver, 0) + 1
         self.routes.clear()
 
     def remove(self, handler: Handler) -> None:
         self._index.remove(handler.pattern, handler)
+        self._counts[handler.receiver] -= 1
+        if not self._counts[handler.receiver]:
+            del self._counts[handler.receiver]
         self.routes.clear()
+
+    def receivers(self) -> set[Receiver]:
+        """Every capsule that has a handler."""
+        return set(self._counts)
 
     def route(self, topic: str) -> Route:
         """The handlers of a topic: by priority, then capsule, then action."""

@@ -197,10 +197,13 @@ class Queue:
         self._emptied(works)
         return works
 
-    def clear_of(self, principal: str | None) -> list[Work]:
-        """Take out what waits on behalf of one principal: all of it, unless the queue is shared."""
-        works = [work for work in self.works if work.event.principal == principal]
-        self.works = deque(work for work in self.works if work.event.principal != principal)
+    def clear_of(self, principal: str | None, concerned: Callable[[Event], bool] = lambda _event: True) -> list[Work]:
+        """Take out what waits on behalf of one principal, or those of its events that are concerned."""
+        works: list[Work] = []
+        kept: deque[Work] = deque()
+        for work in self.works:
+            (works if work.event.principal == principal and concerned(work.event) else kept).append(work)
+        self.works = kept
         self._emptied(works)
         return works
 

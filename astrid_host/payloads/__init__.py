@@ -9,7 +9,7 @@ tag with fields that do not fit is no error: the whole value is custom. `{"type"
 from __future__ import annotations
 
 from astrid_host.payloads.envelope import NIL_SOURCE, IpcMessage, decode_frame, encode_frame, source_id
-from astrid_host.payloads.kinds import ToolCallResult, ToolExecuteRequest, ToolExecuteResult
+from astrid_host.payloads.kinds import ToolCallResult, ToolCancelRequest, ToolExecuteRequest, ToolExecuteResult
 from astrid_host.payloads.parsing import DEPTH, Payload, from_value, parse, written
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "IpcMessage",
     "Payload",
     "ToolCallResult",
+    "ToolCancelRequest",
     "ToolExecuteRequest",
     "ToolExecuteResult",
     "decode_frame",

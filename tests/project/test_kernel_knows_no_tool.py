@@ -9,7 +9,19 @@ import pytest
 import astrid_host
 
 PACKAGE = Path(astrid_host.__file__).parent
-KERNEL = ("bus", "calls", "dispatch", "capsules", "engine", "abi", "manifest", "syscalls", "topics.py")
+KERNEL = (
+    "bus",
+    "calls",
+    "dispatch",
+    "capsules",
+    "engine",
+    "abi",
+    "manifest",
+    "syscalls",
+    "gates",
+    "stores",
+    "topics.py",
+)
 
 
 @pytest.mark.parametrize("room", KERNEL)

@@ -1,94 +1,55 @@
-"""The tool convention, as a client of the bus: execute and describe, and what a manifest needs to take part.
+"""Tool calls, as a client of the bus: execute, cancel, and describe.
 
-This is the only file of the host that knows tool topics; the kernel only matches them. A call is published on the request
-topic, a router validates its name and passes it on, the tool answers, the router publishes the answer on the result topic.
-Every call gets exactly one result: `execute` never raises for what happened to a call. When the kernel reports a failure of
-one of its events and no capsule answers for it, the answer is made here.
+A call is published on the request topic, a router validates its name and passes it on, the tool answers, the router publishes
+the answer on the result topic. Every call gets exactly one result: `execute` never raises for what happened to a call. When the
+kernel reports a failure of one of its events and no capsule answers for it, the answer is made here.
+
+A cancel request, whoever published it, ends what its principal's calls of these ids are doing: what waits in queues is dropped,
+guests that run are stopped, and both are reported as `cancelled`, which answers them.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import trio
 
 from astrid_host.bus import FAILED, Bus, Event, Report
 from astrid_host.calls import Turns
-from astrid_host.capsules import Capsule, Registry
+from astrid_host.capsules import Registry
 from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import HostClosed, PayloadError
-from astrid_host.manifest import Manifest
 from astrid_host.payloads import (
     NIL_SOURCE,
     Payload,
     ToolCallResult,
+    ToolCancelRequest,
     ToolExecuteRequest,
     ToolExecuteResult,
-    from_value,
     written,
 )
+from astrid_host.tools.describing import Tool, describe
+from astrid_host.tools.failures import explain, subject_of
+from astrid_host.tools.topics import CANCEL, EXECUTE, REQUEST, RESULT, TOOL_TOPICS
 
-log = logging.getLogger(__name__)
+CancelChildren = Callable[[Sequence[str], str], None]
 
-REQUEST = "tool.v1.request.execute"
-RESULT = "tool.v1.execute.result"
-EXECUTE = "tool.v1.execute."
-DESCRIBE = "tool.v1.request.describe"
-DESCRIBED = "tool.v1.response.describe."
-DESCRIBE_S = 0.5
 TIMEOUT_S = 60.0
 LET_GO_S = 0.001
 
 
-class Tool(msgspec.Struct, frozen=True):
-    """A tool as its capsule describes it.
-
-    Attributes:
-        name: what it is called by.
-        description: for the model.
-        input_schema: JSON Schema of its arguments.
-        capsule: who provides it.
-        mutable: whether it changes anything; from the manifest, or from the schema.
-    """
-
-    name: str
-    description: str
-    input_schema: dict[str, Any]
-    capsule: str
-    mutable: bool
-
-
-def bound_once(pattern: str) -> bool:
-    """Whether only one capsule may have a handler on this pattern: a tool has one provider."""
-    return tool_of(pattern) is not None
-
-
-def tool_of(pattern: str) -> str | None:
-    """The tool that a handler on this pattern provides."""
-    name = pattern.removeprefix(EXECUTE)
-    if name == pattern or "." in name or name in ("*", "result", ""):
-        return None
-    return name
-
-
-def tools_of(manifest: Manifest) -> list[str]:
-    """The tools that a manifest's handlers provide."""
-    return [name for row in manifest.handlers if (name := tool_of(row.pattern)) is not None]
-
-
 class _Pending:
-    """A call that waits for its result."""
+    """A call that waits for its result; `entered` once it was published, `gone` once nobody waits for it any more."""
 
-    __slots__ = ("answer", "gone", "task")
+    __slots__ = ("answer", "entered", "gone", "task")
 
     def __init__(self) -> None:
         self.task: trio.lowlevel.Task | None = None
         self.answer: ToolCallResult | None = None
+        self.entered = False
         self.gone = False
 
 
@@ -101,9 +62,19 @@ class Tools:
         dispatcher: knows whether there is room for one more call.
         registry: whose load order decides between equal names.
         principal: of calls that name none.
+        cancel_children: signals the processes that calls with these ids of a principal started; called with the bus's lock
+            held, on any thread.
     """
 
-    def __init__(self, bus: Bus, turns: Turns, dispatcher: Dispatcher, registry: Registry, principal: str) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        turns: Turns,
+        dispatcher: Dispatcher,
+        registry: Registry,
+        principal: str,
+        cancel_children: CancelChildren = lambda _ids, _principal: None,
+    ) -> None:
         self._bus = bus
         self._turns = turns
         self._dispatcher = dispatcher
@@ -113,8 +84,10 @@ class Tools:
         self._prefix = secrets.token_hex(4)
         self._calls = itertools.count(1)
         self._let_go_at = 0.0
+        self._cancel_children = cancel_children
         bus.observe(RESULT, self._result)
-        bus.observe_below(f"{FAILED}tool.v1.", self._failed)
+        bus.observe(CANCEL, self._cancelled)
+        bus.observe_below(FAILED + TOOL_TOPICS, self._failed)
 
     async def execute(
         self,
@@ -142,7 +115,7 @@ class Tools:
             TypeError: the name or the id is no text.
             HostClosed: the host has stopped.
 
-        Cancelled before there was room, nothing was published; cancelled later, the result is dropped when it comes.
+        When the time is over, or when it is cancelled, the call is cancelled as by `cancel`: nobody waits for its result.
         """
         # The answer below may come without sleeping, which leaves no other chance to notice a cancellation.
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -171,6 +144,34 @@ class Tools:
         finally:
             pending.gone = True
             self._pending.pop((who, call), None)
+            if pending.answer is None and pending.entered and not self._turns.closed:
+                self._publish_cancel([call], who)
+
+    async def cancel(self, call_ids: Sequence[str], *, principal: str | None = None) -> None:
+        """Cancel calls: what they are doing is ended, and each of them that is under way gets an error result.
+
+        Args:
+            call_ids: of calls; those that are not under way are ignored.
+            principal: whose calls they are; the host's by default. Nobody else's are touched.
+
+        Raises:
+            TypeError: the ids are no list of texts.
+            HostClosed: the host has stopped.
+
+        It does not wait for the calls to end.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if isinstance(call_ids, str) or not all(isinstance(call_id, str) for call_id in call_ids):
+            raise TypeError(f"call_ids is a list of texts; given {call_ids!r}")
+        if self._turns.closed:
+            raise HostClosed("this host has stopped: cancel inside its `async with open_host(...)`")
+        self._publish_cancel(list(call_ids), self._principal if principal is None else principal)
+
+    def _publish_cancel(self, call_ids: list[str], principal: str) -> None:
+        request = ToolCancelRequest(call_ids)
+        with self._bus.lock:
+            self._bus.publish(CANCEL, Payload(written(request), request), principal, NIL_SOURCE, entering=True)
+        self._turns.go()
 
     async def _let_others_run(self) -> None:
         """A loop of calls that are answered at once may not keep the loop for itself: it is let go every millisecond."""
@@ -181,12 +182,13 @@ class Tools:
 
     def _enter(self, payload: Payload, principal: str, pending: _Pending) -> None:
         def enter() -> bool:
-            if pending.gone:
+            if pending.gone or pending.answer is not None:
                 return False
             full = self._dispatcher.full(REQUEST, principal)
             if full is not None:
                 full.outside.append(enter)
                 return False
+            pending.entered = True
             self._bus.publish(REQUEST, payload, principal, NIL_SOURCE, entering=True)
             return True
 
@@ -217,6 +219,24 @@ class Tools:
         if isinstance(data, ToolExecuteResult):
             self._answer(event.principal, data.call_id, data.result)
 
+    def _cancelled(self, event: Event) -> None:
+        request, principal = event.data, event.principal
+        if not isinstance(request, ToolCancelRequest) or principal is None or not request.call_ids:
+            return
+        ids = frozenset(request.call_ids)
+        for call_id in ids:
+            pending = self._pending.get((principal, call_id))
+            if pending is not None and not pending.entered:
+                self._answer(
+                    principal, call_id, ToolCallResult(call_id, "The call was cancelled before it began.", True)
+                )
+        self._cancel_children(request.call_ids, principal)
+
+        def concerned(other: Event) -> bool:
+            return isinstance(other.data, ToolExecuteRequest) and other.data.call_id in ids
+
+        self._dispatcher.cancel(principal, concerned, "a cancel request named the call")
+
     def _answer(self, principal: str | None, call_id: str, result: ToolCallResult) -> None:
         pending = self._pending.get((principal, call_id))
         if pending is None or pending.gone or pending.answer is not None:
@@ -232,7 +252,7 @@ class Tools:
         report = event.data
         if not isinstance(report, Report) or any(topic.startswith(EXECUTE) for topic in report.published):
             return
-        subject = _subject(report.payload)
+        subject = subject_of(report.payload)
         if subject is None or (event.principal, subject.call_id) not in self._pending:
             return
         if report.refused and report.topic not in subject.awaited():
@@ -248,8 +268,6 @@ class Tools:
         else:
             answer()
 
-    # Describing.
-
     async def describe(self, *, principal: str | None = None) -> list[Tool]:
         """Ask every capsule for its tools.
 
@@ -263,123 +281,4 @@ class Tools:
         Cancelled, the answers are dropped.
         """
         who = self._principal if principal is None else principal
-        over = trio.Event()
-        answers: list[Event] = []
-
-        def heard(event: Event) -> None:
-            if event.principal == who:
-                answers.append(event)
-
-        with self._bus.lock:
-            stop = self._bus.observe_below(DESCRIBED, heard)
-            event = self._bus.publish(DESCRIBE, from_value({}), who, NIL_SOURCE, entering=True)
-            waiting = event.left > 0
-            if waiting:
-                event.settled = [lambda: self._turns.tell(over.set)]
-        try:
-            self._turns.go()
-            if waiting:
-                with trio.move_on_after(DESCRIBE_S):
-                    await over.wait()
-        finally:
-            with self._bus.lock:
-                stop()
-        return self._gather(answers)
-
-    def _gather(self, answers: list[Event]) -> list[Tool]:
-        by_source: dict[str, list[Event]] = {}
-        for answer in answers:
-            by_source.setdefault(answer.source_id, []).append(answer)
-        found: dict[str, Tool] = {}
-        for capsule in self._registry.capsules.values():
-            for answer in by_source.get(capsule.source_id, ()):
-                for tool in _tools_in(answer, capsule):
-                    found.setdefault(tool.name, tool)
-        return list(found.values())
-
-
-class _Subject(msgspec.Struct):
-    """The call that an event is about: a request, or a result on its way."""
-
-    call_id: str
-    tool_name: str | None = None
-
-    def awaited(self) -> tuple[str, ...]:
-        """The topics on which the call goes on from here."""
-        if self.tool_name is None:
-            return (RESULT,)
-        return (f"{EXECUTE}{self.tool_name}", f"{EXECUTE}{self.tool_name}.result", RESULT)
-
-
-def _subject(payload: Any) -> _Subject | None:
-    if not isinstance(payload, msgspec.Raw):
-        return None
-    try:
-        return msgspec.json.decode(payload, type=_Subject)
-    except msgspec.DecodeError:
-        return None
-
-
-class _Described(msgspec.Struct):
-    name: str
-    description: str = ""
-    input_schema: dict[str, Any] = {}
-
-
-class _Answer(msgspec.Struct):
-    tools: list[Any]
-
-
-def _tools_in(event: Event, capsule: Capsule) -> list[Tool]:
-    """The tools that one answer describes. What is not described as a tool is left out, and said."""
-    data = event.data
-    if isinstance(data, dict) and "tools" not in data and isinstance(data.get("data"), dict):
-        data = data["data"]
-    try:
-        described = [msgspec.convert(tool, _Described) for tool in msgspec.convert(data, _Answer).tools]
-    except msgspec.ValidationError:
-        described = _readable(data, capsule)
-    declared = {tool.name for tool in capsule.manifest.tools if tool.mutable}
-    return [
-        Tool(
-            tool.name,
-            tool.description,
-            tool.input_schema,
-            capsule.id,
-            tool.name in declared or tool.input_schema.get("mutable") is True,
-        )
-        for tool in described
-    ]
-
-
-def _readable(data: Any, capsule: Capsule) -> list[_Described]:
-    """Of an answer that has something wrong in it, the tools that can be read."""
-    found = []
-    for tool in data["tools"] if isinstance(data, dict) and isinstance(data.get("tools"), list) else [data]:
-        try:
-            found.append(msgspec.convert(tool, _Described))
-        except msgspec.ValidationError as error:
-            log.warning("%s describes a tool that cannot be used: %s", capsule.id, error)
-    return found
-
-
-def explain(report: Report) -> str:
-    """A failure of a tool call, told so that a model can act on it."""
-    tool = tool_of(report.topic) or (report.capsule or "The tool")
-    if report.reason == "no-handler":
-        if report.topic == REQUEST:
-            return "No router is loaded, so no tool can be called."
-        return f"No capsule provides a tool named {tool}."
-    words = {
-        "trap": "crashed",
-        "deny": "refused the call",
-        "timeout": "computed for too long",
-        "cancelled": "was cancelled",
-        "queue-full": "is busy; try again later",
-        "quarantined": "failed too often and is not called for a while",
-        "loop": "was called in an endless loop",
-        "no-instance": "could not be started; try again later",
-        "guest-fault": "returned what cannot be read",
-        "publish-denied": "could not publish its result",
-    }
-    return f"{tool} {words.get(report.reason, report.reason)}: {report.detail}"
+        return await describe(self._bus, self._turns, self._registry, who)

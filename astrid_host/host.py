@@ -11,9 +11,10 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import msgspec
 import platformdirs
@@ -25,10 +26,11 @@ from astrid_host.calls import Account, Accounts, Tasks, Turns
 from astrid_host.capsules import Loader, Registry
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
-from astrid_host.errors import HostClosed
+from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.imports import HostImports
 from astrid_host.listening import HostSubscription
-from astrid_host.payloads import NIL_SOURCE, from_value
+from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, from_value
+from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, Usage
 from astrid_host.stores import Stores
 from astrid_host.syscalls import Interface
@@ -46,7 +48,10 @@ log = logging.getLogger(__name__)
 
 MEMORY = ":memory:"
 WORKERS = 8
+NO_FAILURES: Mapping[str, int] = MappingProxyType({})
 SWEEP_S = 10.0
+SWEPT_AT_ONCE = 64
+T = TypeVar("T")
 
 
 class CapsuleInfo(msgspec.Struct, frozen=True):
@@ -121,18 +126,22 @@ class Host:
         A handler whose queue is full misses the event, which is reported on `astrid.v1.dispatch.failed.<topic>`.
 
         Raises:
-            ValueError: the topic is malformed, or only the kernel publishes there.
-            PayloadError: the payload is not a JSON value.
+            ValueError: the topic is malformed, or only the kernel publishes there; the principal is no name for one.
+            TypeError: the principal is no text.
+            PayloadError: the payload is not a JSON value, or has more than 1 MiB.
             HostClosed: the host has stopped.
         """
         check_topic(topic)
         if topic.startswith(KERNEL_TOPICS):
             raise ValueError(f"only the host itself publishes under {KERNEL_TOPICS}; given {topic!r}")
-        if self._turns.closed:
-            raise HostClosed("this host has stopped: publish inside its `async with open_host(...)`")
-        made = from_value(payload)
         who = self.principal if principal is None else principal
+        check_principal(who)
+        made = from_value(payload)
+        if len(made.guest) > PAYLOAD_BYTES:
+            raise PayloadError(f"the payload has {len(made.guest)} bytes; {PAYLOAD_BYTES} are allowed")
         with self._bus.lock:
+            if self._turns.closing:
+                raise HostClosed("this host has stopped: publish inside its `async with open_host(...)`")
             seq = self._bus.publish(topic, made, who, NIL_SOURCE, entering=True, asks=settle).seq
         self._turns.go()
         return seq
@@ -153,9 +162,12 @@ class Host:
             name: under which `host.stats()` counts what an observer missed; the pattern by default.
 
         Raises:
-            ValueError: no topic can match the pattern.
+            ValueError: no topic can match the pattern, or the principal is no name for one.
+            TypeError: the principal is no text.
         """
         check_pattern(pattern)
+        if principal is not None:
+            check_principal(principal)
         source = Receiver(name or pattern, pattern, principal) if observe else Subscription(pattern, principal)
         return HostSubscription(self._bus, self._turns, source)
 
@@ -193,7 +205,7 @@ class Host:
 def _usage(account: Account) -> Usage:
     return Usage(
         calls=account.calls,
-        failures=dict(account.failures),
+        failures=dict(account.failures) if account.failures else NO_FAILURES,
         cpu_seconds=account.cpu_s,
         events=account.events,
         bytes=account.bytes,
@@ -249,7 +261,7 @@ async def open_host(
 
     Raises:
         AstridError: the workspace is no folder.
-        ValueError: fewer than one worker.
+        ValueError: fewer than one worker, or the principal is no name for one.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -257,6 +269,7 @@ async def open_host(
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers is how many threads may compute beside the loop's, at least 1; given {workers}")
+    check_principal(principal)
     places = [capsules_folder()] if capsules is None else [Path(place) for place in capsules]
     with contextlib.ExitStack() as stack:
         folder = _state_folder(state_dir, stack)
@@ -302,15 +315,26 @@ def _interfaces(bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: 
     return (Ipc(bus, turns), Poll(bus, turns), Kv(stores.kv), Sys(registry), Fs(roots))
 
 
+def _batches(things: list[T]) -> Iterator[list[T]]:
+    return (things[at : at + SWEPT_AT_ONCE] for at in range(0, len(things), SWEPT_AT_ONCE))
+
+
 async def _sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
-    """Close instances that have been idle for a minute, and forget queues that were not used for as long."""
+    """Close instances that have been idle for a minute, and forget queues that were not used for as long; some at a time."""
     while True:
         await trio.sleep(SWEEP_S)
         now = time.monotonic()
-        instances.sweep(now)
-        with bus.lock:
-            for capsule in registry.capsules.values():
-                capsule.queues.sweep()
+        for batch in _batches(instances.take_idle(now)):
+            for instance in batch:
+                instance.close()
+            await trio.lowlevel.checkpoint()
+        for capsule in list(registry.capsules.values()):
+            for principals in _batches(list(capsule.queues.by_principal)):
+                with bus.lock:
+                    capsule.queues.sweep(principals)
+                await trio.lowlevel.checkpoint()
+            with bus.lock:
+                capsule.queues.sweep_shared()
                 capsule.quarantine.sweep(now)
 
 

@@ -1,7 +1,8 @@
 """What an embedding program receives: events, through a routed subscription or as a broadcast receiver.
 
-Both are asynchronous iterators that never end by themselves: leaving their `async with` ends them, and so does the host's end,
-with `HostClosed`. A cancelled wait loses nothing. Several tasks may iterate over one; each event goes to one of them.
+Both are asynchronous iterators that never end by themselves: they do when their `async with` is left, also for tasks that wait
+then, and with `HostClosed` when the host stops. A cancelled wait loses nothing. Several tasks may iterate over one; each event
+goes to one of them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class HostSubscription:
         self._turns = turns
         self._source = source
         self._source.listener = self._heard
-        self._waiting: set[trio.Event] = set()
+        self._waiting: dict[trio.Event, None] = {}
+        self._left = False
         self._taken = 0
 
     @property
@@ -69,13 +71,15 @@ class HostSubscription:
                 self._bus.ring.join(self._source, self._bus.seq)
             else:
                 self._bus.subscribe(self._source)
-        self._turns.at_end(self._wake)
+        self._turns.at_end(self._wake_all)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._turns.not_at_end(self._wake)
+        self._turns.not_at_end(self._wake_all)
+        self._left = True
+        self._wake_all()
         with self._bus.lock:
             if isinstance(self._source, Receiver):
                 self._bus.ring.leave(self._source)
@@ -97,15 +101,21 @@ class HostSubscription:
             with self._bus.lock:
                 event = self._source.take()
                 if event is None:
-                    self._waiting.add(arrived)
+                    self._waiting[arrived] = None
             if event is not None:
                 return seen(event)
             try:
+                if self._left:
+                    raise StopAsyncIteration
                 if self._turns.closed:
                     raise HostClosed("this host has stopped: no event will follow")
                 await arrived.wait()
+            except trio.Cancelled:
+                if arrived.is_set():  # it was woken and does not take the event: somebody else may
+                    self._wake()
+                raise
             finally:
-                self._waiting.discard(arrived)
+                self._waiting.pop(arrived, None)
 
     def _heard(self) -> None:
         """There is something to take; the bus's lock is held, on any thread."""
@@ -114,5 +124,12 @@ class HostSubscription:
             self._turns.tell(self._wake)
 
     def _wake(self) -> None:
-        for arrived in list(self._waiting):
+        """Let the task that waits longest look for an event."""
+        if self._waiting:
+            arrived = next(iter(self._waiting))
+            del self._waiting[arrived]
             arrived.set()
+
+    def _wake_all(self) -> None:
+        while self._waiting:
+            self._wake()

@@ -142,14 +142,14 @@ class Bus:
         """
         of = event.topic if tried is None else tried
         if event.topic.startswith(KERNEL_TOPICS):
-            log.warning("a handler of %s failed: %s: %s", event.topic, failure.reason, failure.detail)
+            log.warning("a handler of %s failed: %s: %s", event.topic, failure.reason, shorten(failure.detail))
             return
         self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
         if failure.reason in ("no-handler", "quarantined"):  # of a quarantine one line is said when it begins
             log.debug("%s: %s", of, failure.detail)
         else:
             who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
-            log.warning("%s: %s%s: %s", of, who, failure.reason, failure.detail)
+            log.warning("%s: %s%s: %s", of, who, failure.reason, shorten(failure.detail))
         target = FAILED + of
         if not self._received(target, event.principal):
             return

@@ -87,11 +87,13 @@ class Call(Activation):
 
     __slots__ = (
         "aside",
+        "began",
         "brake",
         "cancelled",
         "capsule",
         "chatty",
         "follows",
+        "forgot_refusals",
         "gave_up",
         "heavy",
         "limit_s",
@@ -132,10 +134,12 @@ class Call(Activation):
         self.chatty = False  # it yielded because it called many of them: it does not only compute
         self.heavy = False  # it computed for long before it waited: the crew goes on with it
         self.parked = False  # waiting, and off its stack: to be made runnable by whoever wakes it
+        self.began = False  # its guest ran
         self.aside = False  # its instance does not count against the cap while it waits
         self.cancelled: GuestFailed | None = None
         self.published: list[str] = []
         self.refused: dict[str, Refusal] = {}  # by topic
+        self.forgot_refusals = 0  # how many more there were
         self.brake: Brake | None = None  # why it is to stand still at its next epoch check
         self.standing = False  # parked for that
         self.gave_up: tuple[object, ...] = ()  # queues that it waited for in vain

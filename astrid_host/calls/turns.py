@@ -66,8 +66,8 @@ class Turns:
         self.served = False  # somebody on the loop got what it waits for
         self._woken_last = False
         self.live: set[Call] = set()
-        self.closed = self._closing = False
-        self._deadlines: list[tuple[float, int, Suspend]] = []
+        self.closed = self.closing = False
+        self._deadlines: list[tuple[float, int, Suspend | Callable[[], None]]] = []
         self._prune_at = PRUNE_AT
         self._ticket = itertools.count()
         self._loop = threading.get_ident()
@@ -112,7 +112,8 @@ class Turns:
     def brake_locked(self, call: Call, brake: Brake) -> None:
         """Let a call that computes stand still at its next epoch check. Called by its own host functions."""
         call.brake = brake
-        call.yield_soon()
+        if call.instance is not None:  # else it is over, and what it came from is held
+            call.yield_soon()
 
     def release_locked(self, call: Call, brake: Brake) -> None:
         """What a call stands still for is there."""
@@ -149,6 +150,10 @@ class Turns:
             self._rung = False
         self.turn()
 
+    def alarm_locked(self, at: float, callback: Callable[[], None]) -> None:
+        """Call `callback` at that time of `time.monotonic`, with the lock held, on any thread; it must not block."""
+        heapq.heappush(self._deadlines, (at, next(self._ticket), callback))
+
     # Turns of the loop's thread.
 
     @trio.lowlevel.enable_ki_protection
@@ -161,11 +166,15 @@ class Turns:
             more = self._run(begun)
         finally:
             self._turning = False
-        while self._told:
-            self._told.popleft()()
+        self.hand_out()
         # Whoever made work since the last look, while this still seemed to be a turn, did not ring.
         if more or self.runnable or self.woken or self._told:
             self.ring()
+
+    def hand_out(self) -> None:
+        """Call what was to be called on the loop's thread. From that thread."""
+        while self._told:
+            self._told.popleft()()
 
     def _run(self, begun: float) -> bool:
         """Run calls until the turn is over (True), or nothing is left to run."""
@@ -211,7 +220,7 @@ class Turns:
                 if clock.stopped:
                     clock.wind()
                 self.live.add(call)
-                if self._closing and call.cancelled is None:
+                if self.closing and call.cancelled is None:
                     call.cancelled = GuestCancelled("the host stops")
                 return call
         return None
@@ -233,6 +242,7 @@ class Turns:
                 raise call.cancelled
             if call.instance is None:
                 call.instance = call.capsule.pool.lease(call.principal)
+                call.began = True
             ended = call.advance()
         except BaseException as error:  # noqa: BLE001 - becomes the end of this call, and of no other
             failure = error
@@ -294,7 +304,11 @@ class Turns:
 
     def _prune_deadlines(self) -> None:
         """Forget the waits that are over: each holds its call, and most end long before their time is up."""
-        kept = [entry for entry in self._deadlines if not entry[2].ready and entry[2].activation in self.live]
+        kept = [
+            entry
+            for entry in self._deadlines
+            if not isinstance(entry[2], Suspend) or (not entry[2].ready and entry[2].activation in self.live)
+        ]
         heapq.heapify(kept)
         self._deadlines = kept
         self._prune_at = max(PRUNE_AT, 2 * len(kept))
@@ -313,7 +327,10 @@ class Turns:
                 call.capsule.pool.discard(instance)
             call.instance = None
         self.live.discard(call)
-        call.owner.ended(call, failure)
+        try:
+            call.owner.ended(call, failure)
+        except Exception:
+            log.exception("%s: what follows from the end of its call failed: a fault of the host", call.capsule.id)
 
     # What the clock asks for.
 
@@ -322,10 +339,17 @@ class Turns:
         return self._turning or self.crew.busy()
 
     def expire(self) -> None:
-        """End the waits whose time is up."""
+        """End the waits whose time is up, and let alarms go off."""
         with self.lock:
-            while self._deadlines and (self._deadlines[0][0] <= now() or self._deadlines[0][2].ready):
-                self.wake_locked(heapq.heappop(self._deadlines)[2])
+            while self._deadlines:
+                at, _, what = self._deadlines[0]
+                if at > now() and not (isinstance(what, Suspend) and what.ready):
+                    break
+                heapq.heappop(self._deadlines)
+                if isinstance(what, Suspend):
+                    self.wake_locked(what)
+                else:
+                    what()
         self.ring()
 
     def next_deadline(self) -> float | None:
@@ -339,7 +363,7 @@ class Turns:
         """End every call, then the crew and the clock. Guests that compute are stopped at their next tick."""
         with trio.CancelScope(shield=True):
             with self.lock:
-                self._closing = True  # what is queued still ends, but no guest of it runs
+                self.closing = True  # what is queued still ends, but no guest of it runs
                 for call in list(self.live):
                     self.cancel_locked(call, GuestCancelled("the host stops"))
             while self.live or self.runnable or self.woken:
@@ -351,6 +375,7 @@ class Turns:
             self.clock.close()
             for callback in list(self._at_end):
                 callback()
+            self.hand_out()
 
 
 def _nothing() -> None:

@@ -13,6 +13,7 @@ from astrid_host.calls import Call, Pace, Turns
 from astrid_host.capsules.capsule import RUN, Capsule
 from astrid_host.dispatch.outcomes import failed, with_refusals
 from astrid_host.errors import GuestCancelled
+from astrid_host.syscalls.ipc import report_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,5 +67,7 @@ class RunLoop:
                     self._bus.report(call.message, report, published=call.published)
         elif failure is None and not stub:
             log.info("%s: its run loop returned", capsule.id)
+            with self._bus.lock:
+                report_refusals(self._bus, call)
         self._ended(stub)
         capsule.is_ready.set()

@@ -1,12 +1,14 @@
-"""Backpressure: a guest that publishes to a full queue stands still until there is room again.
+"""Backpressure: whoever publishes to a full queue stands still until there is room again.
 
-Its publish is taken all the same; it stands still at its next epoch check. It goes on when some places are free, or when
-nothing was taken out of the queue for a second: that ends every cycle of guests that wait for each other. From then
-on its publishes to that queue are refused for as long as it is full. A call never waits for its own queue.
+The publish is taken all the same. A guest that is still running stands still at its next epoch check; when its call is over
+before, or when a chain hands an event on to a full member, the queue that it came from is held: nothing more is taken out of
+it. Both go on when some places are free, or when nothing was taken out of the full queue for a second. From then on publishes
+from there to the full queue are refused for as long as it is full. Nobody waits for a queue that waits for its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from astrid_host.calls import Call, Turns
@@ -18,40 +20,57 @@ STILL_S = 1.0
 
 
 class Brake:
-    """Why one call stands still. The lock is held.
+    """Why a call, and then perhaps the queue that it came from, stands still. The lock is held.
 
     Args:
         call: which one.
+        home: the queue that it came from; None for a run loop.
         queue: what it waits for.
         entering: whether it publishes from outside: a run loop.
         now: in seconds of `time.monotonic`.
     """
 
-    __slots__ = ("_moves", "_since", "call", "entering", "queue")
+    __slots__ = ("_moves", "_since", "call", "entering", "home", "queue")
 
-    def __init__(self, call: Call, queue: Queue, entering: bool, now: float) -> None:
+    def __init__(self, call: Call, home: Queue | None, queue: Queue, entering: bool, now: float) -> None:
         self.call = call
+        self.home = home
         self.queue = queue
         self.entering = entering
         self._moves = queue.moves
         self._since = now
 
     def until(self, now: float) -> float | None:
-        """When to ask again, if it was not released before; None when the call may go on."""
+        """When to ask again, if it was not released before; None when what stands still may go on."""
         queue = self.queue
         if queue.has_relief(self.entering):
             return None
         if queue.moves != self._moves:
             self._moves, self._since = queue.moves, now
         if now - self._since >= STILL_S:
-            if self in queue.braked:
-                queue.braked.remove(self)
-            self.call.gave_up = (*self.call.gave_up, queue)
+            queue.braked.pop(self, None)
+            home = self.call if self.home is None else self.home
+            if queue not in home.gave_up:
+                home.gave_up = (*home.gave_up, queue)
             return None
-        if self not in queue.braked:
-            queue.braked.append(self)
+        queue.braked[self] = None
         return self._since + STILL_S
 
     def release(self, turns: Turns) -> None:
         """There is room again."""
+        if self.home is not None and self.home.held is self:
+            self.home.let_go()
         turns.release_locked(self.call, self)
+
+
+def waits_for(queue: Queue) -> Iterator[Queue]:
+    """The queues that have to move before this one does: it is held for them, or its calls stand still for them."""
+    found, ahead = {queue}, [queue]
+    while ahead:
+        at = ahead.pop()
+        brakes = [at.held, *(call.brake for call in at.running)]
+        for brake in brakes:
+            if isinstance(brake, Brake) and brake.queue not in found:
+                found.add(brake.queue)
+                ahead.append(brake.queue)
+                yield brake.queue

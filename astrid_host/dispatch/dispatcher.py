@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure
 from astrid_host.calls import Accounts, Call, Turns
-from astrid_host.dispatch.brakes import Brake
+from astrid_host.dispatch.brakes import Brake, waits_for
 from astrid_host.dispatch.handlers import Handler, Handlers, Receiver, Route
 from astrid_host.dispatch.outcomes import WENT_ON, Outcome, first_of, outcome, with_refusals
-from astrid_host.dispatch.queues import ENTERING_ROOM, FOLLOWING_ROOM, Queue, Work
+from astrid_host.dispatch.queues import Queue, Work
 from astrid_host.errors import GuestCancelled, GuestFailed
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,8 @@ class Dispatcher:
         work = Work(queue, handler, event, payload, chain, step)
         if self.crowded and not queue.takes(work):
             waiting = queue.entering if work.entering else len(queue.works) - queue.entering
-            detail = f"{receiver.id} is busy: {waiting} events of {event.principal} wait for it already"
+            whose = f"of {event.principal}" if queue.rooms == 1 else "of principals that share a queue"
+            detail = f"{receiver.id} is busy: {waiting} events {whose} wait for it already"
             return Outcome("queue-full", detail, ran=False)
         queue.put(work)
         return None
@@ -118,17 +119,19 @@ class Dispatcher:
 
         When it has room but a queue on its way is full, the guest is made to stand still.
         """
-        entering = call.follows
         own = call.owner.queue if isinstance(call.owner, Work) else None
-        for queue in self._queues_on(self.handlers.route(topic), principal):
+        home = call if own is None else own
+        if home.gave_up:
+            home.gave_up = tuple(queue for queue in home.gave_up if queue in self.crowded)
+        route = self.handlers.route(topic)
+        for step, queue in enumerate(self._queues_on(route, principal)):
+            entering = call.follows and not (route.chain and step)
             if not queue.is_full(entering):
                 continue
-            room = ENTERING_ROOM if entering else FOLLOWING_ROOM
-            if queue is own or queue in call.gave_up:
-                return f"{queue.receiver.id} is busy: {room} events of {principal} wait for it already"
+            if queue is own or queue in home.gave_up or (own is not None and own in waits_for(queue)):
+                return f"{queue.receiver.id} is busy: {len(queue.works)} events wait for it on behalf of {principal}"
             if call.brake is None:
-                self.turns.brake_locked(call, Brake(call, queue, entering, now()))
-        call.gave_up = tuple(queue for queue in call.gave_up if queue in self.crowded)
+                self.turns.brake_locked(call, Brake(call, own, queue, entering, now()))
         return None
 
     # What became of them.
@@ -141,12 +144,10 @@ class Dispatcher:
         if failure is None and result.action == "continue" and not result.data:
             ended = told = WENT_ON
         else:
-            ended = told = outcome(result, failure)
+            ended = told = outcome(result, failure, call.began)
         with self.bus.lock:
             queue = work.queue
-            queue.running -= 1
-            if queue.works:
-                queue.schedule()
+            queue.running.discard(call)
             event, handler = work.event, work.handler
             if not told.reason and handler.reply and told.data:
                 handler.receiver.publisher.reply(call, handler.reply, told.data)
@@ -156,7 +157,7 @@ class Dispatcher:
                 told.detail = with_refusals(told.detail, call.refused)
                 if work.chain and self._opted_out(event, handler, told):
                     told = WENT_ON
-            went_on = bool(work.chain) and self._goes_on(work, told)
+            went_on = bool(work.chain) and self._goes_on(work, call, told)
             if not went_on and told.reason:
                 self._handler_failed(event, handler, told)
             elif not went_on:
@@ -164,6 +165,10 @@ class Dispatcher:
                 event.left -= 1
             if call.refused and not told.reason:
                 self._note_refusals(work, call)
+            if isinstance(call.brake, Brake):
+                queue.hold(call.brake)
+            if queue.works:
+                queue.schedule()
             if not event.left and (event.failures or event.refusals or event.settled or event.asks):
                 self.settle(event)
             self._count(call, ended)  # last: a quarantine lets go what waits, which comes after this event
@@ -215,13 +220,18 @@ class Dispatcher:
         )
         return True
 
-    def _goes_on(self, work: Work, told: Outcome) -> bool:
+    def _goes_on(self, work: Work, call: Call, told: Outcome) -> bool:
         """Whether the event went on to the next member of its chain."""
         step = work.step + 1
         if step >= len(work.chain) or told.final or told.reason:
             return False
         payload = told.data.encode() if told.data else work.payload
         self._enter_chain(work.event, payload, work.chain, step)
+        if call.brake is None and self.crowded:
+            ahead = work.chain[step].receiver.queues.find(work.event.principal)
+            full = ahead is not None and ahead is not work.queue and ahead.is_full(False)
+            if full and ahead is not None and work.queue not in waits_for(ahead):
+                call.brake = Brake(call, work.queue, ahead, False, now())
         return True
 
     def _note_refusals(self, work: Work, call: Call) -> None:

@@ -33,10 +33,10 @@ class Outcome:
 WENT_ON = Outcome()
 
 
-def outcome(result: Any, failure: BaseException | None) -> Outcome:
-    """What became of a call: `result` is the guest's capsule-result when there is no `failure`."""
+def outcome(result: Any, failure: BaseException | None, ran: bool = True) -> Outcome:
+    """What became of a call: `result` is the guest's capsule-result when there is no `failure`; `ran` whether it began."""
     if failure is not None:
-        return failed(failure)
+        return failed(failure, ran)
     action, data = result.action, result.data
     if action == "continue":
         return Outcome(data=data) if data else WENT_ON
@@ -49,10 +49,10 @@ def outcome(result: Any, failure: BaseException | None) -> Outcome:
     )
 
 
-def failed(failure: BaseException) -> Outcome:
-    """A call that did not return."""
+def failed(failure: BaseException, ran: bool = True) -> Outcome:
+    """A call that did not return, or never began."""
     if isinstance(failure, GuestFailed):
-        return Outcome(failure.reason, str(failure), ran=not isinstance(failure, NoInstance))
+        return Outcome(failure.reason, str(failure), ran=ran and not isinstance(failure, NoInstance))
     return Outcome("trap", f"a host function failed: {type(failure).__name__}: {failure}")
 
 

@@ -2,18 +2,21 @@
 
 That is what makes a guest's load-work-save of its state safe. `[limits] concurrency` lets a capsule run more at once,
 started in order. 64 events that enter from outside have room; those that follow from another's handling have 1,024. What
-guests publish above that is still taken, up to twice as much, because the publisher is made to stand still.
+guests publish above that is still taken, up to twice as much, because the publisher is made to stand still. 16 MiB of payloads
+make a queue as full as 1,024 events do.
 
-A capsule has 10,000 queues at most. The events of further principals share one more, still in order and with each call on
-behalf of its own principal. A principal that shares gets a queue of its own once the shared one is empty.
+A capsule has 10,000 queues at most. The events of further principals share one more with room for 160 times as many, still in
+order and with each call on behalf of its own principal. A principal that shares gets a queue of its own once the shared one is
+empty.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from astrid_host.bus import KERNEL_TOPICS, Event
 from astrid_host.calls import Call, Pace
@@ -26,11 +29,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Tries to enter: True when it did, False when it waits elsewhere now, None when nobody wants to enter any more.
+Enter: TypeAlias = Callable[[], bool | None]
+
 ENTERING_ROOM = 64
 FOLLOWING_ROOM = 1024
+FEWEST_FULL = 16  # events of 1 MiB each
 RELIEF = 32  # so many places are free again before a guest goes on: it fills them in less than a turn of the loop
+FOLLOWING_BYTES = 16 << 20
 OVERFLOW = 2  # so many times the room is taken from guests that are about to stand still
 QUEUES = 10_000
+SHARES = 160  # so many times the room of one principal has the queue that principals share
 SWEEPS_IDLE = 6  # of 10 s each: a queue leaves after a minute in which nothing was put into it
 
 
@@ -64,37 +73,49 @@ class Queue:
     Attributes:
         works: what waits, in order.
         entering: how many of them entered from outside.
+        size: bytes of their payloads.
         running: calls under way.
         moves: how many works were taken out so far.
-        outside: callers that wait for room to enter; each says whether it took the room.
-        braked: calls that stand still until there is room again.
+        outside: callers that wait for room to enter, by what they wait with.
+        braked: what stands still until there is room here again.
+        held: why nothing is taken out of it: its last call published to a queue that is full.
+        gave_up: full queues that its calls waited for in vain.
+        rooms: how many principals' room it has.
     """
 
     __slots__ = (
         "braked",
         "dispatcher",
         "entering",
+        "gave_up",
+        "held",
         "idle_sweeps",
         "moves",
         "outside",
         "paces",
         "receiver",
+        "rooms",
         "running",
         "scheduled",
+        "size",
         "works",
     )
 
-    def __init__(self, dispatcher: Dispatcher, receiver: Receiver) -> None:
+    def __init__(self, dispatcher: Dispatcher, receiver: Receiver, rooms: int = 1) -> None:
         self.dispatcher = dispatcher
         self.receiver = receiver
         self.works: deque[Work] = deque()
-        self.running = 0
+        self.rooms = rooms
+        self.running: set[Call] = set()
         self.entering = 0
+        self.size = 0
         self.moves = 0
         self.scheduled = False
         self.idle_sweeps = 0
-        self.outside: deque[Callable[[], bool]] = deque()
-        self.braked: list[Brake] = []
+        self.outside: dict[object, Enter] = {}
+        self.braked: dict[Brake, None] = {}
+        self.held: Brake | None = None
+        self.gave_up: tuple[object, ...] = ()
         # How long a handler computes is kept here, so that a principal whose events take long sends nobody else's to the crew.
         self.paces: dict[Handler, Pace] = {}
 
@@ -109,59 +130,61 @@ class Queue:
     def is_full(self, entering: bool) -> bool:
         """Whether whoever publishes one more event has to wait, or to give up."""
         if entering:
-            return self.entering >= ENTERING_ROOM
-        return len(self.works) - self.entering >= FOLLOWING_ROOM
+            return self.entering >= ENTERING_ROOM * self.rooms
+        return len(self.works) - self.entering >= FOLLOWING_ROOM * self.rooms or self.size >= FOLLOWING_BYTES
 
     def has_relief(self, entering: bool) -> bool:
         """Whether those who stand still may go on: there is room for some more events then."""
         if entering:
-            return self.entering <= ENTERING_ROOM // 2
-        return len(self.works) - self.entering <= FOLLOWING_ROOM - RELIEF
+            return self.entering <= ENTERING_ROOM * self.rooms // 2
+        few = len(self.works) - self.entering <= FOLLOWING_ROOM * self.rooms - RELIEF
+        return few and self.size <= FOLLOWING_BYTES // 2
 
     def takes(self, work: Work) -> bool:
         """Whether there is room for this event."""
         event = work.event
         if work.entering:
             room = ENTERING_ROOM if event.source_id == NIL_SOURCE else OVERFLOW * ENTERING_ROOM
-            return self.entering < room
-        following = len(self.works) - self.entering
-        if following < FOLLOWING_ROOM:
+            return self.entering < room * self.rooms
+        if not self.is_full(False):
             return True
-        return following < OVERFLOW * FOLLOWING_ROOM and not event.topic.startswith(KERNEL_TOPICS)
+        following = len(self.works) - self.entering
+        some = following < OVERFLOW * FOLLOWING_ROOM * self.rooms and self.size < OVERFLOW * FOLLOWING_BYTES
+        return some and not event.topic.startswith(KERNEL_TOPICS)
 
     def put(self, work: Work) -> None:
         works = self.works
         works.append(work)
         if work.entering:
             self.entering += 1
+        self.size += len(work.payload)
         self.idle_sweeps = 0
-        if len(works) >= ENTERING_ROOM and (self.is_full(True) or self.is_full(False)):
+        if len(works) >= FEWEST_FULL and (self.is_full(True) or self.is_full(False)):
             self.dispatcher.crowded.add(self)
-        if not self.scheduled and self.running < self.receiver.concurrency:
+        if not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
             self.dispatcher.turns.runnable.append(self)
 
     def schedule(self) -> None:
-        if self.works and not self.scheduled and self.running < self.receiver.concurrency:
+        if self.works and not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
             self.dispatcher.turns.schedule_locked(self)
 
     def take(self) -> Call | None:
         self.scheduled = False
-        if not self.works or self.running >= self.receiver.concurrency:
+        if not self.works or self.held is not None or len(self.running) >= self.receiver.concurrency:
             return None
         work = self.works.popleft()
-        self.running += 1
         self.moves += 1
+        self.size -= len(work.payload)
         if work.entering:
             self.entering -= 1
+        if self.outside:
             self.let_in()
         if self.braked or self.dispatcher.crowded:
             self._relieve()
-        if self.works:
-            self.schedule()
         receiver, principal = self.receiver, work.event.principal
-        return Call(
+        call = Call(
             receiver,
             receiver.hook,
             (work.handler.action, work.payload),
@@ -170,25 +193,46 @@ class Queue:
             work,
             receiver.timeout_s,
         )
+        self.running.add(call)
+        if self.works:
+            self.schedule()
+        return call
+
+    # Standing still.
+
+    def hold(self, brake: Brake) -> None:
+        """Take nothing more out of it until there is room in the queue that its last call published to."""
+        if self.held is None:
+            self.held = brake
+            self._look_again()
+
+    def _look_again(self) -> None:
+        brake = self.held
+        if brake is None:
+            return
+        until = brake.until(time.monotonic())
+        if until is None:
+            self.let_go()
+        else:
+            self.dispatcher.turns.alarm_locked(until, self._look_again)
+
+    def let_go(self) -> None:
+        """What it was held for is there, or will not come."""
+        self.held = None
+        self.schedule()
 
     def _relieve(self) -> None:
         """Something was taken out: who stood still goes on once there is room enough."""
         if not (self.is_full(True) or self.is_full(False)):
             self.dispatcher.crowded.discard(self)
-        if self.braked:
-            kept = []
-            for brake in self.braked:
-                if self.has_relief(brake.entering):
-                    brake.release(self.dispatcher.turns)
-                else:
-                    kept.append(brake)
-            self.braked = kept
+        for brake in [brake for brake in self.braked if self.has_relief(brake.entering)]:
+            del self.braked[brake]
+            brake.release(self.dispatcher.turns)
 
     def let_in(self) -> None:
-        """The longest waiting caller that is still there enters."""
-        while self.outside and self.entering < ENTERING_ROOM:
-            enter = self.outside.popleft()
-            if enter():
+        """The longest waiting caller that is still there tries to enter."""
+        while self.outside and not (self.is_full(True) or self.is_full(False)):
+            if self.outside.pop(next(iter(self.outside)))() is not None:
                 return
 
     def clear(self) -> list[Work]:
@@ -209,6 +253,7 @@ class Queue:
 
     def _emptied(self, works: list[Work]) -> None:
         self.entering -= sum(work.entering for work in works)
+        self.size -= sum(len(work.payload) for work in works)
         self.moves += len(works)
         self._relieve()
         for _ in range(len(self.outside)):
@@ -248,7 +293,7 @@ class Queues:
             queue = self.by_principal[principal] = Queue(dispatcher, receiver)
             return queue
         if self._shared is None:
-            self._shared = Queue(dispatcher, receiver)
+            self._shared = Queue(dispatcher, receiver, SHARES)
         if not self._told:
             self._told = True
             log.warning(
@@ -258,14 +303,18 @@ class Queues:
             )
         return self._shared
 
-    def sweep(self) -> None:
-        """Called every 10 s: forget the queues that were not used for a minute."""
-        for principal, queue in list(self.by_principal.items()):
-            if queue.in_use:
+    def sweep(self, principals: Sequence[str | None]) -> None:
+        """Called every 10 s for each principal: forget the queues that were not used for a minute."""
+        for principal in principals:
+            queue = self.by_principal.get(principal)
+            if queue is None or queue.in_use:
                 continue
             queue.idle_sweeps += 1
             if queue.idle_sweeps > SWEEPS_IDLE:
                 del self.by_principal[principal]
+
+    def sweep_shared(self) -> None:
+        """Forget the shared queue, and that it was told of, when nothing waits in it."""
         if self._shared is not None and not self._shared.in_use:
             self._shared = None
             self._told = False

@@ -51,17 +51,15 @@ class Instances:
             self.waiting -= 1
             self.live += 1
 
-    def sweep(self, now: float) -> None:
-        """Close what has been idle for a minute."""
+    def take_idle(self, now: float) -> list[Instance]:
+        """What has been idle for a minute: to be closed, some at a time, because closing one takes a while."""
         with self._lock:
-            old = [
+            return [
                 pool._forget_oldest(principal)
                 for pool in self._pools
                 for principal, kept in list(pool.idle.items())
                 for _ in range(sum(now - instance.idle_since >= IDLE_S for instance in kept))
             ]
-        for instance in old:
-            instance.close()
 
     def _evict(self) -> list[Instance]:
         """Take out the instances that were used least recently: several at once, because finding them costs a look at all."""

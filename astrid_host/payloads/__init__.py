@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from astrid_host.payloads.envelope import NIL_SOURCE, IpcMessage, decode_frame, encode_frame, source_id
 from astrid_host.payloads.kinds import ToolCallResult, ToolCancelRequest, ToolExecuteRequest, ToolExecuteResult
-from astrid_host.payloads.parsing import DEPTH, Payload, from_value, parse, written
+from astrid_host.payloads.parsing import DEPTH, PAYLOAD_BYTES, Payload, from_value, parse, written
 
 __all__ = [
     "DEPTH",
     "NIL_SOURCE",
+    "PAYLOAD_BYTES",
     "IpcMessage",
     "Payload",
     "ToolCallResult",

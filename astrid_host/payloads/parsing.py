@@ -18,6 +18,7 @@ from astrid_host.payloads.kinds import KINDS, TAGS
 
 # What serde_json reads, and with it every guest written in Rust: a deeper payload would only fail further down.
 DEPTH = 127
+PAYLOAD_BYTES = 1 << 20  # what one event may carry. (Astrid IPC, limits.)
 _SHORT = 2 * DEPTH  # JSON of so few characters cannot nest deeper
 
 

@@ -23,13 +23,12 @@ from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
 from astrid_host.gates import PublishGate, SubscribeGate
 from astrid_host.manifest import Manifest
-from astrid_host.payloads import parse
+from astrid_host.payloads import PAYLOAD_BYTES, parse
 from astrid_host.syscalls.interface import Interface, syscall
 from astrid_host.topics import acl_allows
 
 log = logging.getLogger(__name__)
 
-PAYLOAD_BYTES = 1 << 20
 SUBSCRIPTIONS = 128
 RECV_MS = 60_000
 ANONYMOUS = "anonymous"
@@ -79,26 +78,26 @@ class Publisher:
         """
         denial = self.gate.check(topic)
         if denial is not None:
-            self._refuse(call, topic, denial.case, denial.detail)
+            self.refuse(call, topic, denial.case, denial.detail)
         if topic.startswith(KERNEL_TOPICS):
-            self._refuse(call, topic, "capability-denied", f"only the host publishes under {KERNEL_TOPICS}")
+            self.refuse(call, topic, "capability-denied", f"only the host publishes under {KERNEL_TOPICS}")
         size = len(text) if text.isascii() else len(text.encode())
         if size > PAYLOAD_BYTES:
             detail = f"its payload has {size} bytes; {PAYLOAD_BYTES} are allowed"
-            self._refuse(call, topic, "invalid-input", detail)
+            self.refuse(call, topic, "invalid-input", detail)
         try:
             payload = parse(text)
         except PayloadError as error:
-            self._refuse(call, topic, "invalid-input", str(error))
+            self.refuse(call, topic, "invalid-input", str(error))
         bus, room, cause = self._bus, self._room, call.message
         with bus.lock:
             if room.crowded and (why := room.refuses(call, topic, principal)):
-                self._refuse(call, topic, "backpressure", why, "queue-full")
+                self.refuse(call, topic, "backpressure", why, "queue-full")
             if cause is not None and cause.depth >= LOOP_DEPTH and (why := endless(cause)):
-                self._refuse(call, topic, "quota", why, "loop")
+                self.refuse(call, topic, "quota", why, "loop")
             if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
                 detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
-                self._refuse(call, topic, "rate-limited", detail)
+                self.refuse(call, topic, "rate-limited", detail)
             asks = bool(self._settling) and acl_allows(self._settling, topic)
             bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
             capsule = call.capsule
@@ -115,11 +114,13 @@ class Publisher:
         with contextlib.suppress(HostError):  # noted on the call
             self.publish(call, topic, text, call.principal)
 
-    def _refuse(self, call: Call, topic: str, case: str, detail: str, reason: str = "publish-denied") -> None:
-        if len(call.refused) < NOTED_REFUSALS:  # each is reported with the event's payload
-            call.refused.setdefault(topic[:512], Refusal(reason, detail))
-        else:
-            log.warning("%s: a publish was refused: %s", self.capsule, detail)
+    def refuse(self, call: Call, topic: str, case: str, detail: str, reason: str = "publish-denied") -> None:
+        refused = call.refused
+        if topic[:512] not in refused:
+            if len(refused) >= NOTED_REFUSALS:  # each is reported with the event's payload; the last ones tell most
+                del refused[next(iter(refused))]
+                call.forgot_refusals += 1
+            refused[topic[:512]] = Refusal(reason, detail)
         raise HostError(case, detail=detail)
 
 
@@ -222,8 +223,7 @@ class Ipc(Interface):
         """Publish for somebody at the other end of a connection; without a verified one that is `anonymous`."""
         if not call.capsule.manifest.capabilities.uplink:
             detail = "publish-as needs [capabilities] uplink = true"
-            call.refused.setdefault(topic[:512], Refusal("publish-denied", detail))
-            raise HostError("capability-denied", detail=detail)
+            call.capsule.publisher.refuse(call, topic, "capability-denied", detail)
         call.capsule.publisher.publish(call, topic, payload, ANONYMOUS)
         self._turns.go()
 
@@ -250,7 +250,7 @@ class Ipc(Interface):
         """The next message if there is one; an empty envelope otherwise."""
         with self._bus.lock:
             if call.follows and call.refused:
-                self._report_refusals(call)
+                report_refusals(self._bus, call)
             return self._envelope(call, subscription)
 
     @syscall("[method]subscription.recv", suspends=True)
@@ -258,7 +258,7 @@ class Ipc(Interface):
         """The next message; waits for it up to `timeout_ms` milliseconds, 60,000 at most. Then an empty envelope."""
         with self._bus.lock:
             if call.follows and call.refused:
-                self._report_refusals(call)
+                report_refusals(self._bus, call)
             if subscription.queue.waiting or not timeout_ms:
                 return self._envelope(call, subscription)
             turns = self._turns
@@ -289,15 +289,16 @@ class Ipc(Interface):
             call.principal = event.principal if event.principal is not None else call.capsule.owner
         return Envelope([_message(event)], dropped, 0)
 
-    def _report_refusals(self, call: Call) -> None:
-        """A run loop looks for its next message: report what was refused while it handled the last one."""
-        refused, call.refused = call.refused, {}
-        for topic, why in refused.items():
-            if call.message is None:
-                log.warning("%s: its publish on %s was refused: %s", call.capsule.id, topic, why.detail)
-            else:
-                failure = Failure(why.reason, why.detail, call.capsule.id, "run")
-                self._bus.report(call.message, failure, tried=topic)
+
+def report_refusals(bus: Bus, call: Call) -> None:
+    """A run loop looks for its next message, or is over: report what was refused while it handled the last one."""
+    refused, call.refused = call.refused, {}
+    for topic, why in refused.items():
+        if call.message is None:
+            log.warning("%s: its publish on %s was refused: %s", call.capsule.id, topic, why.detail)
+        else:
+            failure = Failure(why.reason, why.detail, call.capsule.id, "run")
+            bus.report(call.message, failure, tried=topic)
 
 
 def _message(event: Event) -> Message:

@@ -20,10 +20,11 @@ import trio
 from astrid_host.bus import FAILED, Bus, Event, Report
 from astrid_host.calls import Turns
 from astrid_host.capsules import Registry
-from astrid_host.dispatch import Dispatcher
+from astrid_host.dispatch import Dispatcher, Queue
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.payloads import (
     NIL_SOURCE,
+    PAYLOAD_BYTES,
     Payload,
     ToolCallResult,
     ToolCancelRequest,
@@ -31,6 +32,7 @@ from astrid_host.payloads import (
     ToolExecuteResult,
     written,
 )
+from astrid_host.principals import check_principal
 from astrid_host.tools.describing import Tool, describe
 from astrid_host.tools.failures import explain, subject_of
 from astrid_host.tools.topics import CANCEL, EXECUTE, REQUEST, RESULT, TOOL_TOPICS
@@ -38,18 +40,20 @@ from astrid_host.tools.topics import CANCEL, EXECUTE, REQUEST, RESULT, TOOL_TOPI
 CancelChildren = Callable[[Sequence[str], str], None]
 
 TIMEOUT_S = 60.0
+CLOSED = "this host has stopped: use its tools inside its `async with open_host(...)`"
 LET_GO_S = 0.001
 
 
 class _Pending:
     """A call that waits for its result; `entered` once it was published, `gone` once nobody waits for it any more."""
 
-    __slots__ = ("answer", "entered", "gone", "task")
+    __slots__ = ("answer", "entered", "gone", "outside", "task")
 
     def __init__(self) -> None:
         self.task: trio.lowlevel.Task | None = None
         self.answer: ToolCallResult | None = None
         self.entered = False
+        self.outside: Queue | None = None  # where it waits for room
         self.gone = False
 
 
@@ -85,6 +89,7 @@ class Tools:
         self._calls = itertools.count(1)
         self._let_go_at = 0.0
         self._cancel_children = cancel_children
+        turns.at_end(self._host_stopped)
         bus.observe(RESULT, self._result)
         bus.observe(CANCEL, self._cancelled)
         bus.observe_below(FAILED + TOOL_TOPICS, self._failed)
@@ -112,7 +117,8 @@ class Tools:
             denial, a timeout.
 
         Raises:
-            TypeError: the name or the id is no text.
+            TypeError: the name, the id or the principal is no text.
+            ValueError: the principal is no name for one, or `timeout` is negative.
             HostClosed: the host has stopped.
 
         When the time is over, or when it is cancelled, the call is cancelled as by `cancel`: nobody waits for its result.
@@ -125,11 +131,14 @@ class Tools:
         call = f"{self._prefix}-{next(self._calls)}" if call_id is None else call_id
         if (who, call) in self._pending:
             return ToolCallResult(call, f"A call with the id {call} is under way already: use another id.", True)
-        if self._turns.closed:
-            raise HostClosed("this host has stopped: call its tools inside its `async with open_host(...)`")
+        check_principal(who)
+        if not timeout >= 0:
+            raise ValueError(f"timeout is in seconds, 0 or more; given {timeout}")
         request = ToolExecuteRequest(call, name, arguments)
         try:
             payload = Payload(written(request), request)
+            if len(payload.guest) > PAYLOAD_BYTES:
+                raise PayloadError(f"they have {len(payload.guest)} bytes; {PAYLOAD_BYTES} are allowed")
         except PayloadError as error:
             return ToolCallResult(call, f"The arguments for {name} cannot be passed on: {error}", True)
         pending = self._pending[who, call] = _Pending()
@@ -144,7 +153,11 @@ class Tools:
         finally:
             pending.gone = True
             self._pending.pop((who, call), None)
-            if pending.answer is None and pending.entered and not self._turns.closed:
+            if pending.outside is not None:
+                with self._bus.lock:
+                    if pending.outside is not None:
+                        pending.outside.outside.pop(pending, None)
+            if pending.answer is None and pending.entered and not self._turns.closing:
                 self._publish_cancel([call], who)
 
     async def cancel(self, call_ids: Sequence[str], *, principal: str | None = None) -> None:
@@ -155,7 +168,8 @@ class Tools:
             principal: whose calls they are; the host's by default. Nobody else's are touched.
 
         Raises:
-            TypeError: the ids are no list of texts.
+            TypeError: the ids are no list of texts, or the principal is no text.
+            ValueError: the principal is no name for one.
             HostClosed: the host has stopped.
 
         It does not wait for the calls to end.
@@ -163,9 +177,11 @@ class Tools:
         await trio.lowlevel.checkpoint_if_cancelled()
         if isinstance(call_ids, str) or not all(isinstance(call_id, str) for call_id in call_ids):
             raise TypeError(f"call_ids is a list of texts; given {call_ids!r}")
-        if self._turns.closed:
-            raise HostClosed("this host has stopped: cancel inside its `async with open_host(...)`")
-        self._publish_cancel(list(call_ids), self._principal if principal is None else principal)
+        if self._turns.closing:
+            raise HostClosed(CLOSED)
+        who = self._principal if principal is None else principal
+        check_principal(who)
+        self._publish_cancel(list(call_ids), who)
 
     def _publish_cancel(self, call_ids: list[str], principal: str) -> None:
         request = ToolCancelRequest(call_ids)
@@ -181,18 +197,22 @@ class Tools:
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _enter(self, payload: Payload, principal: str, pending: _Pending) -> None:
-        def enter() -> bool:
-            if pending.gone or pending.answer is not None:
-                return False
+        def enter() -> bool | None:
+            pending.outside = None
+            if pending.gone or pending.answer is not None or self._turns.closing:
+                return None
             full = self._dispatcher.full(REQUEST, principal)
             if full is not None:
-                full.outside.append(enter)
+                full.outside[pending] = enter
+                pending.outside = full
                 return False
             pending.entered = True
             self._bus.publish(REQUEST, payload, principal, NIL_SOURCE, entering=True)
             return True
 
         with self._bus.lock:
+            if self._turns.closing:
+                raise HostClosed(CLOSED)
             entered = enter()
         if entered:
             self._turns.go()
@@ -218,6 +238,12 @@ class Tools:
         data = event.data
         if isinstance(data, ToolExecuteResult):
             self._answer(event.principal, data.call_id, data.result)
+
+    def _host_stopped(self) -> None:
+        """Nobody will answer what is still under way."""
+        with self._bus.lock:
+            for principal, call_id in list(self._pending):
+                self._answer(principal, call_id, ToolCallResult(call_id, "The host stopped before it answered.", True))
 
     def _cancelled(self, event: Event) -> None:
         request, principal = event.data, event.principal
@@ -278,7 +304,12 @@ class Tools:
             The tools in load order; of two with one name the first. It takes milliseconds: as soon as every capsule that
             has a describe handler has answered or failed, and half a second at most.
 
+        Raises:
+            TypeError: the principal is no text.
+            ValueError: the principal is no name for one.
+
         Cancelled, the answers are dropped.
         """
         who = self._principal if principal is None else principal
+        check_principal(who)
         return await describe(self._bus, self._turns, self._registry, who)

@@ -58,7 +58,8 @@ async def test_a_principal_that_shares_gets_a_queue_of_its_own_once_that_is_empt
         assert shared is held.find("p2")
         assert shared is not held.find("p0")
         for _ in range(queues.SWEEPS_IDLE + 1):
-            held.sweep()
+            held.sweep(list(held.by_principal))
+            held.sweep_shared()
         assert len(held) == 0
         host.publish("a.ask", 1, principal="p1")
         await next_of(said)
@@ -73,9 +74,9 @@ async def test_a_queue_leaves_after_a_minute_without_use_and_not_before(tmp_path
             host.publish("a.ask", round_)
             await next_of(said)
             for _ in range(queues.SWEEPS_IDLE):
-                held.sweep()
+                held.sweep(list(held.by_principal))
             assert len(held) == 1
-        held.sweep()
+        held.sweep(list(held.by_principal))
         assert len(held) == 0
 
 

@@ -199,8 +199,9 @@ def test_a_minute_of_idleness_ends_an_instance(module: Prelinked) -> None:
     old, young = pool.lease("alice"), pool.lease("bob")
     pool.give_back(old, 100.0)
     pool.give_back(young, 130.0)
-    pool.instances.sweep(161.0)
-    assert (old.closed, young.closed, pool.instances.live) == (True, False, 1)
+    assert pool.instances.take_idle(161.0) == [old]
+    assert (list(pool.idle), pool.instances.live) == (["bob"], 1)
+    old.close()
     pool.close()
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from astrid_host.manifest import Problem
@@ -144,11 +144,11 @@ class HostError(Exception):
 
     Args:
         case: the case's WIT name, such as `capability-denied`.
-        payload: the text of `unknown` and of other cases that carry one; None for the rest.
+        payload: what the case carries: the text of `unknown`, or a value of its type; None for cases that carry nothing.
         detail: for the host's log and its failure reports; guests never see it.
     """
 
-    def __init__(self, case: str, payload: str | None = None, *, detail: str = "") -> None:
+    def __init__(self, case: str, payload: Any = None, *, detail: str = "") -> None:
         super().__init__(detail or (case if payload is None else f"{case}: {payload}"))
         self.case = case
         self.payload = payload

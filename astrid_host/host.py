@@ -11,10 +11,10 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import platformdirs
@@ -23,26 +23,26 @@ import trio
 from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
 from astrid_host.bus import KERNEL_TOPICS, Bus, Receiver, Subscription
 from astrid_host.calls import Account, Accounts, Tasks, Turns
-from astrid_host.capsules import Loader, Registry
+from astrid_host.capsules import Lifecycle, Loader, Registry
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
+from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, from_value
 from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, Usage
 from astrid_host.stores import Stores
-from astrid_host.syscalls import Interface
-from astrid_host.syscalls.fs import Fs
-from astrid_host.syscalls.io import Poll
-from astrid_host.syscalls.ipc import Ipc
-from astrid_host.syscalls.kv import Kv
+from astrid_host.syscalls.auditing import Auditing
+from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
-from astrid_host.syscalls.sys import Sys
 from astrid_host.tools import Tools, bound_once, tools_of
 from astrid_host.topics import check_pattern, check_topic
 from astrid_host.wit import Packages
+
+if TYPE_CHECKING:
+    from astrid_host.syscalls.approval import Policy
 
 log = logging.getLogger(__name__)
 
@@ -245,6 +245,9 @@ async def open_host(
     state_dir: str | os.PathLike[str] | None = None,
     principal: str = "default",
     workers: int | None = None,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    allow_local: Sequence[str] = (),
+    approvals: Policy | None = None,
     strict: bool = False,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
@@ -257,11 +260,14 @@ async def open_host(
             memory, and homes in a private temporary folder that is removed at the end.
         principal: the owner, and the principal of calls that name none.
         workers: threads that take over guests which compute for long, at least one; by default one for each core, 8 at most.
+        config: what `get-config` answers in this run, by capsule and key, over what is stored.
+        allow_local: private addresses that capsules with a fitting row may connect to, as `HOST:PORT`.
+        approvals: answers capsules' requests for approval in place of a person.
         strict: raise when a capsule fails to load, instead of keeping its error.
 
     Raises:
         AstridError: the workspace is no folder.
-        ValueError: fewer than one worker, or the principal is no name for one.
+        ValueError: fewer than one worker, the principal is no name for one, or `config` or `allow_local` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -275,6 +281,7 @@ async def open_host(
         folder = _state_folder(state_dir, stack)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder)))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder)))
+        configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(Path(platformdirs.user_cache_dir(APPLICATION)) / "modules")
         bus = Bus()
         async with _nursery() as nursery:
@@ -283,13 +290,32 @@ async def open_host(
             try:
                 dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
-                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery))
-                loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, instances)
-                registry = Registry(loader, dispatcher, bus, turns, principal, accounts, bound_once)
+                auditing = Auditing(stores.audit, stores.secrets.redacted)
+                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing)
+                loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, instances, auditing.denied)
+                lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
+                registry = Registry(loader, dispatcher, bus, turns, principal, accounts, bound_once, lifecycle)
                 stack.callback(registry.close)
-                imports.provide(_interfaces(bus, turns, stores, roots, registry))
+                functions = HostFunctions(
+                    bus,
+                    turns,
+                    nursery,
+                    stores,
+                    roots,
+                    registry,
+                    configuration,
+                    workspace=Path(workspace),
+                    private=folder,
+                    wit=wit_folder(),
+                    allow_local=allow_local,
+                    policy=approvals,
+                )
+                stack.callback(functions.close)
+                functions.offer_to(imports)
                 await registry.load(places, capsules_folder(), strict)
-                tools = Tools(bus, turns, dispatcher, registry, principal)
+                _tell_unknown(config or {}, registry)
+                tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
+                nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)
                 yield Host(bus, turns, registry, instances, tools, principal)
             finally:
@@ -311,8 +337,10 @@ async def _nursery() -> AsyncGenerator[trio.Nursery]:
     raise only
 
 
-def _interfaces(bus: Bus, turns: Turns, stores: Stores, roots: Roots, registry: Registry) -> Iterable[Interface]:
-    return (Ipc(bus, turns), Poll(bus, turns), Kv(stores.kv), Sys(registry), Fs(roots))
+def _tell_unknown(config: Mapping[str, object], registry: Registry) -> None:
+    for name in config:
+        if name not in registry.capsules:
+            log.warning("config is given for the capsule %s, which was not found", name)
 
 
 def _batches(things: list[T]) -> Iterator[list[T]]:

@@ -6,10 +6,11 @@ its nearest typed refusal, so a capsule that imports it loads and learns at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from astrid_host.calls import Tasks
 from astrid_host.engine import Import
+from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.denied import Denied
 from astrid_host.syscalls.interface import HostFunction, Interface
 from astrid_host.wit import Packages
@@ -25,11 +26,14 @@ class HostImports:
     Args:
         packages: the WIT packages.
         tasks: runs host functions that are `async def`.
+        auditing: makes rows of calls; None for a host that keeps none.
     """
 
-    def __init__(self, packages: Packages, tasks: Tasks) -> None:
+    def __init__(self, packages: Packages, tasks: Tasks, auditing: Auditing | None = None) -> None:
         self._packages = packages
         self._tasks = tasks
+        self._auditing = auditing
+        self._offered: dict[str, Callable[[], Iterable[Interface]]] = {}
         self._provided: dict[str, dict[str, HostFunction]] = {}
 
     def provide(self, interfaces: Iterable[Interface]) -> None:
@@ -38,6 +42,10 @@ class HostImports:
             functions = interface.functions()
             for name in interface.wit:
                 self._provided.setdefault(name, {}).update(functions)
+
+    def offer(self, package: str, make: Callable[[], Iterable[Interface]]) -> None:
+        """Host functions of a package such as `fs`, made when the first module imports one of its interfaces."""
+        self._offered[package] = make
 
     def find(self, module: str, name: str) -> Import | None:
         interface = self._packages.interface(module)
@@ -49,9 +57,14 @@ class HostImports:
         declared = interface.functions.get(name)
         if declared is None:
             return None
+        package = module.partition(":")[2].partition("/")[0]
+        if package in self._offered:
+            self.provide(self._offered.pop(package)())
         function = self._provided.get(module, {}).get(name)
         if function is None:
             function = Denied(interface).functions()[name]
+        elif self._auditing is not None:
+            function = self._auditing.audited(module, function)
         if function.waits:
             return Import(declared, self._tasks.waiting(function.run), waits=True)
         return Import(declared, function.run, waits=function.suspends)

@@ -1,4 +1,5 @@
-"""Builds the guests into `capsules/`, and tells whether what is committed there was built from these sources.
+"""Builds the guests into `capsules/`, one into `tests/guests/`, and tells whether what is committed there was built from
+these sources.
 
     python3 guests/build_guests.py build    build all of them and note in built.toml what was built from what
     python3 guests/build_guests.py check    compare built.toml with the sources and the files; needs no compiler
@@ -30,6 +31,7 @@ ROOT = GUESTS.parent
 RUST = GUESTS / "rust"
 ASSEMBLYSCRIPT = GUESTS / "assemblyscript"
 RECORD = GUESTS / "built.toml"
+CAPSULES = ROOT / "capsules"
 OLDEST_NODE = 20
 # What builds and editors leave beside sources.
 LEFT_BEHIND = {"target", "build", "node_modules", "Cargo.lock", "package-lock.json", "__pycache__"}
@@ -44,25 +46,27 @@ class Guest:
     """A capsule that is built from source.
 
     Attributes:
-        name: of the package and of its folder in `capsules/`.
+        name: of the package and of its folder.
         sources: files and folders that it is built from.
         built: where its compiler puts it.
+        capsules: the folder that its folder is in.
     """
 
     name: str
     sources: tuple[Path, ...]
     built: Path
+    capsules: Path = CAPSULES
 
     @property
     def file(self) -> Path:
         """Where the host loads it from."""
-        return ROOT / "capsules" / self.name / f"{self.name}.wasm"
+        return self.capsules / self.name / f"{self.name}.wasm"
 
 
-def _rust(name: str) -> Guest:
+def _rust(name: str, capsules: Path = CAPSULES, *more_sources: Path) -> Guest:
     target = Path(os.environ.get("CARGO_TARGET_DIR", RUST / "target")).resolve()
     built = target / TARGET / "release" / f"{name.replace('-', '_')}.wasm"
-    return Guest(name, (RUST / name, RUST / "Cargo.toml", RUST / ".cargo"), built)
+    return Guest(name, (RUST / name, RUST / "Cargo.toml", RUST / ".cargo", *more_sources), built, capsules)
 
 
 def _assemblyscript(name: str) -> Guest:
@@ -71,7 +75,10 @@ def _assemblyscript(name: str) -> Guest:
     return Guest(name, sources, folder / "build" / f"{name}.wasm")
 
 
-RUST_GUESTS = tuple(_rust(name) for name in ("router", "dead-letter", "fs", "kv-notes"))
+BUNDLED = tuple(_rust(name) for name in ("router", "dead-letter", "fs", "http", "kv-notes", "shell"))
+# For tests alone: it is no capsule that comes with the host, and calls whatever the host declares.
+PROBE = _rust("probe", ROOT / "tests" / "guests", ROOT / "wit")
+RUST_GUESTS = (*BUNDLED, PROBE)
 ASSEMBLYSCRIPT_GUESTS = tuple(_assemblyscript(name) for name in ("word-tools",))
 ALL = (*RUST_GUESTS, *ASSEMBLYSCRIPT_GUESTS)
 
@@ -182,7 +189,7 @@ def _sha256(file: Path) -> str:
 def _hash_of(sources: Sequence[Path]) -> str:
     """One hash of all source files: of `<path>\\0<length>\\0<content>` for each, in the order of their paths."""
     digest = hashlib.sha256()
-    files = {file.relative_to(GUESTS).as_posix(): file for source in sources for file in _files(source)}
+    files = {Path(os.path.relpath(file, GUESTS)).as_posix(): file for source in sources for file in _files(source)}
     for path in sorted(files):
         content = files[path].read_bytes()
         digest.update(f"{path}\0{len(content)}\0".encode() + content)

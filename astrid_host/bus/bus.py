@@ -151,7 +151,7 @@ class Bus:
             who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
             log.warning("%s: %s%s: %s", of, who, failure.reason, shorten(failure.detail))
         target = FAILED + of
-        if not self._received(target, event.principal):
+        if not self._heard(target, event.principal):
             return
         report = Report(
             failure.reason,
@@ -172,7 +172,7 @@ class Bus:
     def tell_settled(self, event: Event) -> None:
         """Publish the settled event of one that asked for it."""
         target = SETTLED + event.topic
-        if self._received(target, event.principal):
+        if self._heard(target, event.principal):
             failed = event.handlers - event.done - event.skipped
             settled = Settled(
                 event.topic, event.seq, event.principal, event.handlers, event.done, failed, event.skipped
@@ -182,12 +182,15 @@ class Bus:
     def _tell(self, topic: str, told: msgspec.Struct, event: Event) -> None:
         self.publish(topic, Payload(msgspec.json.encode(told), told), event.principal, NIL_SOURCE, cause=event)
 
-    def _received(self, topic: str, principal: str | None) -> bool:
+    def _heard(self, topic: str, principal: str | None) -> bool:
+        """Whether somebody receives or watches such an event."""
+        return any(receiver.matches(topic) for receiver in self.ring.receivers) or self.received(topic, principal)
+
+    def received(self, topic: str, principal: str | None) -> bool:
+        """Whether somebody would receive an event of that topic and principal. Who only watches does not count."""
         if self.sink is not None and self.sink.receives(topic):
             return True
         if topic in self._observers or any(topic.startswith(prefix) for prefix, _ in self._prefix_observers):
-            return True
-        if any(receiver.matches(topic) for receiver in self.ring.receivers):
             return True
         return next(self.subscriptions.matching(topic, principal), None) is not None
 

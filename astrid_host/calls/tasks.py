@@ -67,13 +67,20 @@ class _Task:
         self.turns.tell(self.scope.cancel)
         self.turns.ring()
 
+    def _give(self, value: Any) -> None:
+        """The host function has returned: when nobody will have its value, what that holds must not stay open."""
+        if not self.gone:
+            self.value, self.error = value, None
+        elif (close := getattr(value, "close", None)) is not None:
+            close()
+
     async def run(self) -> None:
         if self.gone:
             return
         try:
             with self.scope:
-                self.value = await self.function(self.call, *self.arguments)
-                self.error = None
+                value = await self.function(self.call, *self.arguments)
+                self._give(value)
         except Exception as error:  # noqa: BLE001 - raised again on the guest's own call
             self.error = error
         finally:

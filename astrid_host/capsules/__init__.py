@@ -5,7 +5,8 @@ A capsule that fails to load is kept with its error and does not stop the others
 
 from astrid_host.capsules.capsule import Capsule
 from astrid_host.capsules.discovery import find_folders
+from astrid_host.capsules.lifecycle import LIFECYCLE, Lifecycle
 from astrid_host.capsules.loading import EXPORTS, Loader
 from astrid_host.capsules.registry import Registry
 
-__all__ = ["EXPORTS", "Capsule", "Loader", "Registry", "find_folders"]
+__all__ = ["EXPORTS", "LIFECYCLE", "Capsule", "Lifecycle", "Loader", "Registry", "find_folders"]

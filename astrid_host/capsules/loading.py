@@ -14,6 +14,7 @@ from blake3 import blake3
 
 from astrid_host.abi import ExportKind, export_kinds
 from astrid_host.bus import Bus
+from astrid_host.calls import Call
 from astrid_host.capsules.capsule import HOOK, RUN, Capsule
 from astrid_host.dispatch import Dispatcher, Handler
 from astrid_host.engine import Engine, Instances, Linker, Module, Pool
@@ -46,14 +47,24 @@ class Loader:
         bus: where the capsule publishes.
         dispatcher: knows whether handlers have room.
         instances: the host's count of instances.
+        refused: hears of each publish that is refused to a guest.
     """
 
-    def __init__(self, engine: Engine, linker: Linker, bus: Bus, dispatcher: Dispatcher, instances: Instances) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        linker: Linker,
+        bus: Bus,
+        dispatcher: Dispatcher,
+        instances: Instances,
+        refused: Callable[[Call, str, str, str], None] = lambda *_: None,
+    ) -> None:
         self._engine = engine
         self._linker = linker
         self._bus = bus
         self._dispatcher = dispatcher
         self._instances = instances
+        self._refused = refused
 
     async def build(self, capsule: Capsule) -> ExportKind:
         """Read, check, compile and link its module; says what its `run` is.
@@ -75,7 +86,7 @@ class Loader:
         if HOOK not in linked.entries and RUN not in linked.entries:
             raise ModuleRefused(f"{capsule.id} exports neither {HOOK} nor {RUN}: it is not a capsule")
         _check_memory(capsule.id, module, manifest)
-        publisher = Publisher(capsule.id, capsule.source_id, manifest, self._bus, self._dispatcher)
+        publisher = Publisher(capsule.id, capsule.source_id, manifest, self._bus, self._dispatcher, self._refused)
         pool = Pool(linked, manifest.limits.memory_bytes, self._instances)
         capsule.built(linked, pool, publisher)
         return export_kinds(module.core)[RUN] if RUN in linked.entries else ExportKind.STUB

@@ -20,6 +20,7 @@ from astrid_host.bus import Bus
 from astrid_host.calls import Accounts, Turns
 from astrid_host.capsules.capsule import HOOK, Capsule
 from astrid_host.capsules.discovery import find_folders, in_load_order, unsatisfied
+from astrid_host.capsules.lifecycle import Lifecycle
 from astrid_host.capsules.loading import Loader, handlers_of
 from astrid_host.capsules.runloops import RunLoop
 from astrid_host.dispatch import Dispatcher
@@ -43,6 +44,7 @@ class Registry:
         owner: the host's principal.
         accounts: where the use of principals is counted.
         bound_once: whether a pattern may be bound by one capsule only.
+        lifecycle: runs install and upgrade hooks; None for a host that runs none.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Registry:
         owner: str,
         accounts: Accounts,
         bound_once: Callable[[str], bool],
+        lifecycle: Lifecycle | None = None,
     ) -> None:
         self.capsules: dict[str, Capsule] = {}
         self._loader = loader
@@ -63,7 +66,9 @@ class Registry:
         self._owner = owner
         self.accounts = accounts
         self._bound_once = bound_once
+        self._lifecycle = lifecycle
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
+        self.complete = False  # all that was found is loaded, or failed
 
     async def load(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
         """Find and load what is below `places`.
@@ -91,6 +96,11 @@ class Registry:
                 await self._load(capsule, strict)
         self._tell_unsatisfied(ordered)
         await self._await_run_loops()
+        self.complete = True
+
+    def folders(self) -> dict[str, Path]:
+        """The folders of the loaded capsules, by package name. From any thread."""
+        return {name: capsule.folder for name, capsule in self.capsules.copy().items() if capsule.state == "ready"}
 
     def _read(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
         given = [place for place in places if place.resolve() != bundled.resolve()]
@@ -154,6 +164,8 @@ class Registry:
     async def _load(self, capsule: Capsule, strict: bool) -> None:
         try:
             run = await self._loader.build(capsule)
+            if self._lifecycle is not None:
+                await self._lifecycle.begin(capsule)
             if run is not ExportKind.STUB and not await self._is_stub(capsule):
                 self._warn_of_dead_rows(capsule)
                 return

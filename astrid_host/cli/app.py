@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from astrid_host.cli import call, check, inspect, run, tools
+from astrid_host.cli import approvals, audit, call, check, config, doctor, inspect, run, tools
 
 app = typer.Typer(
     name="astrid-host",
@@ -19,3 +19,7 @@ app.command("call")(call.call)
 app.command("tools")(tools.tools)
 app.command("check")(check.check)
 app.command("inspect")(inspect.inspect)
+app.add_typer(config.app, name="config")
+app.add_typer(approvals.app, name="approvals")
+app.command("audit")(audit.audit)
+app.command("doctor")(doctor.doctor)

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from astrid_host.cli.state import state_folder
+
 if TYPE_CHECKING:
     import trio
 
     from astrid_host.host import Host
+    from astrid_host.syscalls.approval import Policy
 
 log = logging.getLogger("astrid_host.run")
 SAID_NO, USAGE, HOST_FAILURE, INTERRUPTED = 1, 2, 3, 130
@@ -35,15 +38,13 @@ class Boot:
     state_dir: Path | None
     principal: str
     debug: bool
+    allow_local: tuple[str, ...] = ()
 
     def places(self) -> list[Path]:
         """Given folders first, then the drop-in folder if there is one, then what comes with the host."""
-        import platformdirs
+        from astrid_host.bundled import capsules_folder
 
-        from astrid_host.bundled import APPLICATION, capsules_folder
-
-        state = self.state_dir or Path(platformdirs.user_data_dir(APPLICATION))
-        dropped_in = state / "capsules"
+        dropped_in = state_folder(self.state_dir) / "capsules"
         places = [*self.capsules, *([dropped_in] if dropped_in.is_dir() else [])]
         return places if self.no_bundled else [*places, capsules_folder()]
 
@@ -74,6 +75,8 @@ def told(debug: bool) -> Generator[None]:
             raise _nobody_reads() from None
         if debug:
             raise
+        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config")):
+            fail(str(found), USAGE)
         if isinstance(found, AstridError | OSError):
             fail(str(found), HOST_FAILURE)
         fail(f"{type(found).__name__}: {found} (a fault of the host; --debug shows where)", HOST_FAILURE)
@@ -92,16 +95,28 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def run_with_host(boot: Boot, body: Callable[[Host], Awaitable[int]], *, until_signal: bool = False) -> NoReturn:
+def check_name(principal: str) -> None:
+    """Leave when this is no name for a principal."""
+    if not _PRINCIPAL.fullmatch(principal):
+        fail(f"{principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
+
+
+def run_with_host(
+    boot: Boot,
+    body: Callable[[Host], Awaitable[int]],
+    *,
+    until_signal: bool = False,
+    approvals: Policy | None = None,
+) -> NoReturn:
     """Boot a host, run `body` with it, and leave with the code that it returns.
 
     Args:
         boot: what the options say.
         body: gets the host.
         until_signal: leave with 0 on SIGINT and SIGTERM, also while capsules are loaded.
+        approvals: answers capsules' requests for approval in place of a person.
     """
-    if not _PRINCIPAL.fullmatch(boot.principal):
-        fail(f"{boot.principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
+    check_name(boot.principal)
     with told(boot.debug):
         import trio
 
@@ -109,7 +124,12 @@ def run_with_host(boot: Boot, body: Callable[[Host], Awaitable[int]], *, until_s
 
         async def serve() -> int:
             async with open_host(
-                boot.places(), workspace=boot.workspace, state_dir=boot.state_dir, principal=boot.principal
+                boot.places(),
+                workspace=boot.workspace,
+                state_dir=boot.state_dir,
+                principal=boot.principal,
+                allow_local=boot.allow_local,
+                approvals=approvals,
             ) as host:
                 return await body(host)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astrid_host.cli import options
+from astrid_host.cli.answering import Unattended, answer_at_terminal
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, run_with_host
 
 if TYPE_CHECKING:
@@ -20,10 +22,14 @@ def call(
     tool: Annotated[str, typer.Argument(help="The tool's name.")],
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, a JSON object.")] = "{}",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the result.")] = 60.0,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Approve what this call asks for; else a person is asked.")
+    ] = False,
     capsules: options.CapsulePlaces = None,
     no_bundled: options.NoBundled = False,
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
+    allow_local: options.AllowLocal = None,
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
@@ -35,12 +41,28 @@ def call(
 
     logs.set_up("pretty", logging.DEBUG if debug else logging.ERROR)
 
+    call_id = f"call-{secrets.token_hex(4)}"
+    asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    nobody = Unattended(call_id, principal, yes)
+
     async def body(host: Host) -> int:
-        result = await host.tools.execute(tool, given, timeout=timeout)
+        import trio
+
+        async with trio.open_nursery() as nursery:
+            if asks:
+                nursery.start_soon(answer_at_terminal, host, principal)
+            result = await host.tools.execute(tool, given, call_id=call_id, timeout=timeout)
+            nursery.cancel_scope.cancel()
         sys.stdout.write(result.content + "\n")
+        for line in nobody.denied:
+            sys.stderr.write(f"astrid-host: {line}\n")
         return SAID_NO if result.is_error else 0
 
-    run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)
+    run_with_host(
+        Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ())),
+        body,
+        approvals=None if asks else nobody,
+    )
 
 
 def _read(tool: str, arguments: str) -> object:

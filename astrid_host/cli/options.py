@@ -18,6 +18,10 @@ Workspace: TypeAlias = Annotated[Path, typer.Option(metavar="DIR", help="What cw
 StateDir: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Databases, homes, and the drop-in folder `capsules`.")
 ]
+AllowLocal: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--allow-local", metavar="HOST:PORT", help="A private address that capsules may reach. Repeatable."),
+]
 Principal: TypeAlias = Annotated[str, typer.Option(metavar="NAME", help="On whose behalf.")]
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Log everything; show tracebacks.")]
 LogFormat: TypeAlias = Annotated[str, typer.Option(metavar="pretty|json", help="How log lines on stderr look.")]

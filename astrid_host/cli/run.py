@@ -33,6 +33,7 @@ def run(
     no_bundled: options.NoBundled = False,
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
+    allow_local: options.AllowLocal = None,
     principal: options.Principal = "default",
     metrics: Metrics = None,
     log_format: options.LogFormat = "pretty",
@@ -56,7 +57,7 @@ def run(
                 sys.stdout.flush()
             await trio.sleep_forever()
 
-    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug)
+    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
     run_with_host(boot, body, until_signal=True)
 
 

@@ -23,6 +23,7 @@ def tools(
     no_bundled: options.NoBundled = False,
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
+    allow_local: options.AllowLocal = None,
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
@@ -44,4 +45,6 @@ def tools(
         )
         return 0
 
-    run_with_host(Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug), body)
+    run_with_host(
+        Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ())), body
+    )

@@ -30,4 +30,71 @@ STEPS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        # AUTOINCREMENT keeps the greatest number that ever was, which tells of a tail that was cut off.
+        """
+        CREATE TABLE audit (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            time INTEGER NOT NULL,
+            principal TEXT NOT NULL,
+            capsule TEXT NOT NULL,
+            function TEXT NOT NULL,
+            target TEXT NOT NULL,
+            verdict TEXT NOT NULL,
+            previous BLOB NOT NULL,
+            hash BLOB NOT NULL
+        )
+        """,
+        """
+        CREATE TRIGGER audit_is_never_changed BEFORE UPDATE ON audit
+        BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END
+        """,
+        """
+        CREATE TRIGGER audit_is_never_cut BEFORE DELETE ON audit
+        BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END
+        """,
+        """
+        CREATE TABLE settings (
+            principal TEXT NOT NULL,
+            capsule TEXT NOT NULL,
+            key TEXT NOT NULL,
+            value TEXT NOT NULL,
+            PRIMARY KEY (principal, capsule, key)
+        ) WITHOUT ROWID
+        """,
+    ),
+    (
+        # An id is never given twice, so that a revoke which was typed late hits nothing else.
+        """
+        CREATE TABLE approvals (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            principal TEXT NOT NULL,
+            workspace TEXT NOT NULL,
+            capsule TEXT NOT NULL,
+            wasm_hash TEXT NOT NULL,
+            action TEXT NOT NULL,
+            resource TEXT,
+            allowed_at REAL NOT NULL,
+            UNIQUE (principal, workspace, capsule, wasm_hash, action, resource)
+        )
+        """,
+        """
+        CREATE TABLE users (
+            id TEXT PRIMARY KEY,
+            display_name TEXT,
+            created_at REAL NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE user_links (
+            platform TEXT NOT NULL,
+            platform_user_id TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            method TEXT NOT NULL,
+            linked_at REAL NOT NULL,
+            PRIMARY KEY (platform, platform_user_id)
+        )
+        """,
+        "CREATE INDEX user_links_of_users ON user_links (user_id)",
+    ),
 )

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from astrid_host.stores.approvals import ApprovalStore
+from astrid_host.stores.audit import AuditStore
 from astrid_host.stores.database import Database
+from astrid_host.stores.identities import IdentityStore
 from astrid_host.stores.installed import InstalledStore
 from astrid_host.stores.kv import KvStore
+from astrid_host.stores.secrets import SecretStore
+from astrid_host.stores.settings import SettingsStore
 
 
 class Stores:
@@ -18,6 +23,11 @@ class Stores:
     Attributes:
         kv: what guests keep.
         installed: what was loaded before.
+        audit: what guests did through the host.
+        settings: what operators set for capsules.
+        secrets: and what of it nobody may read.
+        approvals: what people allowed for good.
+        identities: the users of other platforms.
 
     Raises:
         StoreError: the database cannot be opened.
@@ -27,6 +37,11 @@ class Stores:
         self._database = Database.in_memory() if state_dir is None else Database.open(state_dir)
         self.kv = KvStore(self._database)
         self.installed = InstalledStore(self._database)
+        self.audit = AuditStore(self._database)
+        self.settings = SettingsStore(self._database)
+        self.secrets = SecretStore(state_dir)
+        self.approvals = ApprovalStore(self._database)
+        self.identities = IdentityStore(self._database)
 
     def close(self) -> None:
         """Close the database; its stores raise StoreError from now on. A second time does nothing."""

@@ -60,15 +60,25 @@ class Publisher:
         manifest: whose `[publish]` rows count.
         bus: where it publishes.
         room: whether handlers' queues have room.
+        refused: hears of each refusal: the call, the host function, the topic, and the error's case.
     """
 
-    def __init__(self, capsule: str, source_id: str, manifest: Manifest, bus: Bus, room: Room) -> None:
+    def __init__(
+        self,
+        capsule: str,
+        source_id: str,
+        manifest: Manifest,
+        bus: Bus,
+        room: Room,
+        refused: Callable[[Call, str, str, str], None] = lambda *_: None,
+    ) -> None:
         self.capsule = capsule
         self.source_id = source_id
         self.gate = PublishGate(manifest)
         self._settling = tuple(pattern for pattern, row in manifest.publish.items() if row.settle)
         self._bus = bus
         self._room = room
+        self._refused = refused
 
     def publish(self, call: Call, topic: str, text: str, principal: str) -> None:
         """Publish for a guest.
@@ -121,6 +131,7 @@ class Publisher:
                 del refused[next(iter(refused))]
                 call.forgot_refusals += 1
             refused[topic[:512]] = Refusal(reason, detail)
+        self._refused(call, "ipc.publish", topic, case)
         raise HostError(case, detail=detail)
 
 
@@ -227,7 +238,7 @@ class Ipc(Interface):
         call.capsule.publisher.publish(call, topic, payload, ANONYMOUS)
         self._turns.go()
 
-    @syscall("subscribe")
+    @syscall("subscribe", audited=lambda pattern: pattern)
     def subscribe(self, call: Call, pattern: str) -> GuestSubscription:
         """Begin to receive what matches `pattern`; what was published before is not seen."""
         denial = call.capsule.subscribe_gate.check(pattern)

@@ -15,6 +15,10 @@ VALUE_BYTES = 10 << 20
 KEYS = 1024  # of one answer
 
 
+def _key(key: str, *_: object) -> str:
+    return key
+
+
 class Kv(Interface):
     """The host functions of astrid:kv.
 
@@ -30,7 +34,7 @@ class Kv(Interface):
     def __init__(self, store: KvStore) -> None:
         self._store = store
 
-    @syscall("kv-get")
+    @syscall("kv-get", audited=_key)
     def kv_get(self, call: Running, key: str) -> bytes | None:
         """A key's value, None for a key that is not there."""
         _check_key(key)
@@ -39,7 +43,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-set")
+    @syscall("kv-set", audited=_key)
     def kv_set(self, call: Running, key: str, value: bytes) -> None:
         """Give a key a value. `too-large` for more than 10 MiB."""
         _check_key(key)
@@ -49,7 +53,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-delete")
+    @syscall("kv-delete", audited=_key)
     def kv_delete(self, call: Running, key: str) -> None:
         """Remove a key; one that is not there is no error."""
         _check_key(key)
@@ -58,7 +62,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-list-keys")
+    @syscall("kv-list-keys", audited=_key)
     def kv_list_keys(self, call: Running, prefix: str) -> list[str]:
         """The full keys that begin with `prefix`, sorted. `too-large` for more than 1,024 of them."""
         _check_text(prefix)
@@ -71,7 +75,7 @@ class Kv(Interface):
             raise HostError("too-large", detail=detail)
         return keys
 
-    @syscall("kv-list-keys-page")
+    @syscall("kv-list-keys-page", audited=_key)
     def kv_list_keys_page(self, call: Running, prefix: str, cursor: str | None, limit: int) -> KeyPage:
         """A page of the keys that begin with `prefix`, sorted, after the key `cursor`; `limit` 0 or above 1,024 is
         1,024."""
@@ -83,7 +87,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-clear-prefix")
+    @syscall("kv-clear-prefix", audited=_key)
     def kv_clear_prefix(self, call: Running, prefix: str) -> int:
         """Remove the keys that begin with `prefix`; returns how many they were."""
         _check_text(prefix)
@@ -92,7 +96,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-cas")
+    @syscall("kv-cas", audited=_key)
     def kv_cas(self, call: Running, key: str, expected: bytes | None, new: bytes) -> None:
         """Give a key a value if it has the value `expected` (None: if it has none). Otherwise `cas-mismatch`;
         `too-large` for more than 10 MiB."""

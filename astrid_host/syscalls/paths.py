@@ -4,9 +4,8 @@
     home://x            the principal's home
     /tmp/x              a scratch folder of the principal and the capsule
 
-`.` segments and doubled slashes are dropped; `..` is refused. A path is walked one component at a time, each opened
-below the descriptor of the one before and none through a link: links are read and followed here, so what is reached
-stays below the root whatever happens to the tree meanwhile. What goes wrong is a `HostError` with a case of astrid:fs.
+`.` segments and doubled slashes are dropped; `..` is refused. (Astrid, fs: paths.) What goes wrong is a `HostError` with a
+case of astrid:fs.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ import errno
 import hashlib
 import os
 import re
-import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from astrid_host.errors import AstridError, HostError
 
@@ -29,15 +27,16 @@ NAME_BYTES = 255
 SEGMENTS = 256
 LINKS = 40
 OPEN_ROOTS = 256  # descriptors of homes and scratch folders that are kept
-HOME_FOLDERS = (".config",)
+CAPSULES_VIEW = (".local", "capsules")  # below a home: the loaded capsules, read-only
+WIT_VIEW = ("wit",)  # below a home: the WIT packages, read-only
+HOME_FOLDERS = ((".config",), CAPSULES_VIEW, WIT_VIEW)
 
 Room: TypeAlias = Literal["cwd", "home", "tmp"]
-Found = TypeVar("Found")
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CAPSULE = re.compile(r"[a-z0-9-]{1,128}")
 # A descriptor that only stands for a folder, where there is such a thing: it needs no right to read it.
-_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class Place(NamedTuple):
@@ -151,13 +150,13 @@ class Roots:
                 self._kept.move_to_end(below)
             return root
 
-    def _make(self, below: Sequence[str], folders: Sequence[str]) -> Root:
+    def _make(self, below: Sequence[str], folders: Sequence[Sequence[str]]) -> Root:
         fd = os.dup(self._state.fd)
         try:
             for name in below:
                 fd = _enter(fd, name)
-            for name in folders:
-                _make_folder(fd, name)
+            for folder in folders:
+                _bear(fd, folder)
         except OSError as error:
             os.close(fd)
             detail = f"the folder {self._state_path.joinpath(*below)} cannot be made or opened: {error.strerror}"
@@ -193,6 +192,22 @@ def _make_folder(fd: int, name: str) -> None:
         return
 
 
+def _bear(home: int, folder: Sequence[str]) -> None:
+    """Make a folder that a home is born with; whatever else took its place is left as it is."""
+    fd = os.dup(home)
+    try:
+        for name in folder:
+            _make_folder(fd, name)
+            below = os.open(name, FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = below
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+    finally:
+        os.close(fd)
+
+
 def _enter(fd: int, name: str) -> int:
     """The folder `name` below `fd`, made when missing; `fd` is closed."""
     _make_folder(fd, name)
@@ -201,130 +216,12 @@ def _enter(fd: int, name: str) -> int:
     return below
 
 
-class Stopped(HostError):
-    """The system stopped a walk, because nothing is there, say. `segments` is where, as far as links have been
-    followed."""
-
-    def __init__(self, error: OSError, segments: Sequence[str]) -> None:
-        answer = refused(error)
-        super().__init__(answer.case, answer.payload, detail=f"{'/'.join(segments)}: {error.strerror}")
-        self.segments = tuple(segments)
-
-
-def walk(root: Root, segments: Sequence[str], reach: Callable[[int, str, tuple[str, ...]], Found | None]) -> Found:
-    """Go to a path below a root.
-
-    Args:
-        root: where it begins.
-        segments: without `.` and `..`.
-        reach: called as `reach(fd, name, segments)` with the descriptor of the last folder, the name in it (`.` for
-            the root itself), and where that is without links. It must not follow a link: for one it returns None, and
-            is called again for what the link leads to. An OSError that it raises becomes a HostError.
-
-    Returns:
-        what `reach` returned.
-
-    Raises:
-        Stopped: the system's answer: `not-found`, `not-directory`, `access` and so on.
-        HostError: `boundary-escape` for a link that leads out of the root, `invalid-path` for more than 40 links, and
-            what `reach` raises.
-    """
-    return _Walk(root).go(list(segments), reach)
-
-
-class _Walk:
-    """One walk. `done` are the folders from the root to `fd`; none of them was a link when it was opened."""
-
-    __slots__ = ("done", "fd", "links", "root")
-
-    def __init__(self, root: Root) -> None:
-        self.root = root
-        self.fd = root.fd
-        self.done: list[str] = []
-        self.links = 0
-
-    def go(self, left: list[str], reach: Callable[[int, str, tuple[str, ...]], Found | None]) -> Found:
-        left.reverse()  # the next segment is the last
-        try:
-            while True:
-                name = left.pop() if left else "."
-                if name == "..":
-                    self._up()
-                    continue
-                if left:
-                    if not self._down(name):
-                        left += self._link(name)
-                    continue
-                here = (*self.done, name) if name != "." else tuple(self.done)
-                found = reach(self.fd, name, here)
-                if found is not None:
-                    return found
-                left += self._link(name)
-        except OSError as error:
-            raise Stopped(error, (*self.done, name, *reversed(left))) from error
-        finally:
-            self._leave()
-
-    def _down(self, name: str) -> bool:
-        """Enter a folder; False for what is no folder, a link perhaps."""
-        try:
-            fd = os.open(name, _FOLDER, dir_fd=self.fd)
-        except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                return False
-            raise
-        self._leave()
-        self.fd = fd
-        self.done.append(name)
-        return True
-
-    def _up(self) -> None:
-        if not self.done:
-            raise HostError("boundary-escape", detail="a link leads out of its root")
-        # Not through the file system's `..`: a folder that was moved meanwhile has another parent.
-        above = self.done[:-1]
-        self._restart()
-        for name in above:
-            if not self._down(name):
-                raise FileNotFoundError(errno.ENOENT, "a folder was replaced meanwhile")
-
-    def _restart(self) -> None:
-        self._leave()
-        self.fd = self.root.fd
-        self.done = []
-
-    def _leave(self) -> None:
-        if self.fd != self.root.fd:
-            os.close(self.fd)
-            self.fd = self.root.fd
-
-    def _link(self, name: str) -> list[str]:
-        """What a link says, the last segment first."""
-        try:
-            target = os.readlink(name, dir_fd=self.fd)
-        except OSError as error:
-            if error.errno == errno.EINVAL:  # it is no link, and no folder
-                raise NotADirectoryError(errno.ENOTDIR, "not a folder") from None
-            raise
-        self.links += 1
-        if self.links > LINKS:
-            raise HostError("invalid-path", detail=f"more than {LINKS} links in one path")
-        segments = [segment for segment in target.split("/") if segment not in ("", ".")]
-        if target.startswith("/"):
-            inside = self.root.inside(target)
-            if inside is None:
-                raise HostError("boundary-escape", detail=f"the link {name!r} leads out of its root")
-            self._restart()
-            segments = inside
-        segments.reverse()
-        return segments
-
-
 _CASES = {
     errno.ENOENT: "not-found",
     errno.EACCES: "access",
     errno.EPERM: "access",
     errno.EROFS: "access",
+    errno.EBUSY: "access",  # something is mounted there
     errno.ENOTDIR: "not-directory",
     errno.EISDIR: "is-directory",
     errno.ENOTEMPTY: "not-empty",
@@ -335,9 +232,12 @@ _CASES = {
     errno.EFBIG: "too-large",
     errno.ENOSPC: "quota",
     errno.EDQUOT: "quota",
+    errno.EMLINK: "quota",
     errno.EMFILE: "quota",
     errno.ENFILE: "quota",
     errno.EAGAIN: "would-block",
+    errno.ELOOP: "invalid-path",  # a link took the place of what was there a moment ago
+    errno.ENXIO: "access",  # a fifo did
 }
 
 
@@ -347,7 +247,3 @@ def refused(error: OSError) -> HostError:
     if case is None:
         return HostError("unknown", error.strerror or "the operating system failed", detail=str(error))
     return HostError(case, detail=error.strerror or "")
-
-
-def is_link(status: os.stat_result) -> bool:
-    return stat.S_ISLNK(status.st_mode)

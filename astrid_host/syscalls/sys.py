@@ -1,7 +1,8 @@
 """astrid:sys: configuration, the caller, logs, clocks, random bytes, and what capsules may do.
 
 `get-config` answers from what the operator set, then from the manifest's `[env]`: a declared key that nobody set has
-its default, or is empty; an undeclared one is none, and so is a secret that nobody set.
+its default, or is empty; an undeclared one is none, and so is a secret that nobody set. Only `sleep-ns` waits, without a
+thread; what a capsule logs is bounded in size and rate, and what is beyond is dropped, which is logged too. (Astrid, sys.)
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import logging
 import os
 import time
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
-from astrid_host.errors import HostError
+from astrid_host.errors import HostError, StoreError
 from astrid_host.gates import holds
 from astrid_host.syscalls.interface import Interface, Running, syscall
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 SLEEP_NS = 60_000_000_000
 RANDOM_BYTES = 4096
 LOG_CHARACTERS = 65_536
+LOG_LINES_PER_S = 1000  # of one capsule
+LOG_CHARACTERS_PER_S = 1 << 20
 SECRET = "secret"
 SOCKET_PATH = "ASTRID_SOCKET_PATH"  # the host's to say; an [env] row of that name is ignored
 
@@ -44,7 +48,7 @@ class Settings(Protocol):
 
     def setting(self, call: Running, key: str) -> str | None:
         """The value of a key for the call's capsule and principal, secrets included, whether its manifest declares
-        the key or not; None when nobody set it."""
+        the key or not; None when nobody set it. Raises StoreError when what is stored cannot be read."""
         ...
 
 
@@ -99,19 +103,27 @@ class Sys(Interface):
     Args:
         capsules: the loaded capsules.
         settings: what the operator set.
+        complete: whether all capsules have been loaded, so that one that is not found is not there.
     """
 
     wit = ("astrid:sys/host@1.0.0",)
 
-    def __init__(self, capsules: Capsules, settings: Settings | None = None) -> None:
+    def __init__(
+        self, capsules: Capsules, settings: Settings | None = None, complete: Callable[[], bool] = lambda: True
+    ) -> None:
         self._capsules = capsules
         self._settings = settings or NoSettings()
-        self._loggers: dict[str, logging.Logger] = {}
+        self._complete = complete
+        self._logs: dict[str, CapsuleLog] = {}
 
     @syscall("get-config")
     def get_config(self, call: Running, key: str) -> str | None:
-        """The value of a key, None for one that is neither set nor declared."""
-        value = self._settings.setting(call, key)
+        """The value of a key, None for one that is neither set nor declared. `unknown` when what is stored cannot be
+        read. (Astrid, env resolution.)"""
+        try:
+            value = self._settings.setting(call, key)
+        except StoreError as error:
+            raise HostError("unknown", "the configuration cannot be read", detail=str(error)) from error
         if value is not None:
             return value or _empty(call.capsule.manifest, key)
         return configured(call.capsule.manifest, key)
@@ -127,15 +139,13 @@ class Sys(Interface):
 
     @syscall("log")
     def log(self, call: Running, level: str, message: str) -> None:
-        """Write a line to the capsule's log, `astrid_host.capsule.<id>`: control characters escaped, 65,536
-        characters."""
+        """Write a line to the capsule's log, `astrid_host.capsule.<id>`: control characters escaped, 65,536 characters.
+        Beyond 1,000 lines or 1,048,576 characters a second of one capsule, lines are dropped."""
         capsule = call.capsule.id
-        logger = self._loggers.get(capsule)
-        if logger is None:
-            logger = self._loggers[capsule] = logging.getLogger(f"astrid_host.capsule.{capsule}")
-        number = _LEVELS[level]
-        if logger.isEnabledFor(number):
-            logger.log(number, "%s", in_one_line(message), extra={"principal": call.principal})
+        log = self._logs.get(capsule)
+        if log is None:
+            log = self._logs[capsule] = CapsuleLog(capsule)
+        log.write(_LEVELS[level], message, call.principal)
 
     @syscall("signal-ready")
     def signal_ready(self, call: Running) -> None:
@@ -154,7 +164,8 @@ class Sys(Interface):
 
     @syscall("sleep-ns")
     async def sleep_ns(self, _call: Running, duration_ns: int) -> None:
-        """Sleep. `too-large` for more than 60 s. When the call is ended meanwhile, so is the sleep."""
+        """Sleep that many nanoseconds, on no thread. `too-large` for more than 60 s. When the call is ended meanwhile, by
+        cancellation or because its capsule is unloaded, so is the sleep."""
         if duration_ns > SLEEP_NS:
             raise HostError("too-large", detail=f"a sleep takes at most {SLEEP_NS} ns; {duration_ns} were asked for")
         await trio.sleep(duration_ns / 1_000_000_000)
@@ -168,18 +179,61 @@ class Sys(Interface):
 
     @syscall("check-capsule-capability")
     def check_capsule_capability(self, _call: Running, request: CapabilityCheckRequest) -> CapabilityCheckResponse:
-        """Whether the capsule with that source UUID claims a capability; False for one that is not loaded."""
+        """Whether the capsule with that source UUID claims a capability; False for one that is not loaded.
+        `registry-unavailable` while one that is not found may yet be loaded."""
         try:
             source = str(uuid.UUID(request.source_uuid))
         except ValueError:
             return CapabilityCheckResponse(False)
         capsule = self._capsules.by_source(source)
+        if capsule is None and not self._complete():
+            raise HostError("registry-unavailable", detail=f"capsules are still being loaded; none has {source} yet")
         return CapabilityCheckResponse(capsule is not None and holds(capsule.manifest, request.capability))
 
     @syscall("enumerate-capabilities")
     def enumerate_capabilities(self, call: Running) -> list[str]:
         """The names of the capabilities that the capsule claims, sorted."""
         return call.capsule.manifest.capabilities.names()
+
+
+class CapsuleLog:
+    """The log of one capsule. Two threads that write at once may get a few lines more than there is room for.
+
+    Args:
+        capsule: its id.
+    """
+
+    __slots__ = ("_characters", "_dropped", "_lines", "_logger", "_until")
+
+    def __init__(self, capsule: str) -> None:
+        self._logger = logging.getLogger(f"astrid_host.capsule.{capsule}")
+        self._until = 0.0
+        self._lines = self._characters = self._dropped = 0
+
+    def write(self, level: int, message: str, principal: str) -> None:
+        """Write a line, unless its level is off or the second's lines are used up."""
+        logger = self._logger
+        if not logger.isEnabledFor(level):
+            return
+        now = time.monotonic()
+        if now >= self._until:
+            self._next_second(now)
+        self._lines += 1
+        self._characters += min(len(message), LOG_CHARACTERS)
+        if self._lines <= LOG_LINES_PER_S and self._characters <= LOG_CHARACTERS_PER_S:
+            logger.log(level, "%s", in_one_line(message), extra={"principal": principal})
+            return
+        if not self._dropped:
+            text = "it logs more than %d lines or %d characters a second: the rest of this second's is dropped"
+            logger.warning(text, LOG_LINES_PER_S, LOG_CHARACTERS_PER_S)
+        self._dropped += 1
+
+    def _next_second(self, now: float) -> None:
+        dropped = self._dropped
+        self._until = now + 1
+        self._lines = self._characters = self._dropped = 0
+        if dropped:
+            self._logger.warning("%d of its lines were dropped", dropped)
 
 
 def configured(manifest: Manifest, key: str) -> str | None:

@@ -25,7 +25,11 @@ def test_json_lists_each_tool_with_the_keys_that_describe_gives(astrid: Astrid) 
         assert tool["description"]
     assert tools["word_count"]["capsule"] == "word-tools"
     assert "text" in tools["word_count"]["input_schema"]["properties"]
-    assert {name for name, tool in tools.items() if tool["mutable"]} == {"note_save"}
+    assert {name for name, tool in tools.items() if tool["mutable"]} == {
+        "note_save",
+        *("write_file", "replace_in_file", "create_directory", "delete_file", "move_file"),
+        *("run_shell_command", "spawn_background_process", "kill_process"),
+    }
 
 
 def test_the_table_has_a_line_for_each_tool(astrid: Astrid) -> None:
@@ -35,7 +39,7 @@ def test_the_table_has_a_line_for_each_tool(astrid: Astrid) -> None:
     table = {row[0]: row[1:3] for row in rows}
     assert table["word_count"] == ["word-tools", "no"]
     assert table["note_save"] == ["kv-notes", "yes"]
-    assert len(table) == len(rows) == 7
+    assert len(table) == len(rows) == 18
 
 
 def test_without_capsules_there_are_no_tools(astrid: Astrid) -> None:

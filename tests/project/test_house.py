@@ -37,7 +37,8 @@ def _snake(name: str) -> str:
 
 @pytest.mark.parametrize("file", MODULES, ids=_shown)
 def test_only_the_engine_touches_raw_memory_and_the_private_part_of_wasmtime(file: Path) -> None:
-    if (PACKAGE / "engine") in file.parents:
+    # The keeper of a child process is a program of its own, which asks the kernel for one thing.
+    if (PACKAGE / "engine") in file.parents or file == PACKAGE / "syscalls" / "process" / "keeper.py":
         return
     imported = set(_imported(ast.parse(file.read_text("utf-8"))))
     assert not {name for name in imported if name.split(".")[0] in ("ctypes", "wasmtime", "cffi")}

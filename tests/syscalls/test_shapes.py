@@ -37,8 +37,11 @@ def test_a_host_function_has_the_parameters_that_its_wit_declares(provided: Inte
         functions = declared(interface)
         for name, function in provided.functions().items():
             parameters = list(inspect.signature(function.run).parameters)
-            wanted = [parameter.name.replace("-", "_") for parameter in functions[name].params]
-            assert parameters[1:] == wanted, name
+            declared_names = [parameter.name.replace("-", "_") for parameter in functions[name].params]
+            # A handle has a name of its own in each class, and `len` is Python's.
+            skipped = 2 if name.startswith("[method]") else 1
+            given = ["len" if parameter == "length" else parameter for parameter in parameters[skipped:]]
+            assert given == ["len" if name == "length" else name for name in declared_names[skipped - 1 :]], name
 
 
 @pytest.mark.parametrize("provided", BUILT[:2], ids=lambda provided: type(provided).__name__)

@@ -14,9 +14,18 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astrid_host.errors import HostError
+from astrid_host.errors import HostError, StoreError
 from astrid_host.manifest import Capabilities, EnvField, Manifest, Package
-from astrid_host.syscalls.sys import LOG_CHARACTERS, TRACE, Sys, configured, in_one_line
+from astrid_host.syscalls import sys as sys_syscalls
+from astrid_host.syscalls.sys import (
+    LOG_CHARACTERS,
+    LOG_CHARACTERS_PER_S,
+    LOG_LINES_PER_S,
+    TRACE,
+    Sys,
+    configured,
+    in_one_line,
+)
 
 SOURCE = "2f1c7d2e-7d3b-5e0a-9a55-0a1b2c3d4e5f"
 
@@ -133,6 +142,17 @@ def test_an_empty_setting_is_empty_and_an_empty_secret_is_none() -> None:
     assert functions.get_config(call(of), "undeclared") == ""
 
 
+def test_settings_that_cannot_be_read_are_unknown_to_the_guest() -> None:
+    class Broken:
+        def setting(self, _call: Any, _key: str) -> str | None:
+            raise StoreError("/home/alice/astrid.sqlite3 is damaged")
+
+    with pytest.raises(HostError) as caught:
+        syscalls(settings=Broken()).get_config(call(), "key")
+    assert (caught.value.case, caught.value.payload) == ("unknown", "the configuration cannot be read")
+    assert "is damaged" in caught.value.detail
+
+
 def test_the_path_of_the_socket_is_the_hosts_to_say() -> None:
     """A row of that name in a manifest is ignored."""
     of = manifest({"ASTRID_SOCKET_PATH": row(default="/tmp/fake.sock")})
@@ -175,6 +195,60 @@ def test_a_level_that_is_off_costs_no_line(caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.WARNING, "astrid_host.capsule.x")
     syscalls().log(call(), "info", "quiet")
     assert caplog.records == []
+
+
+class Clock:
+    """Stands where a clock would."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(sys_syscalls, "time", clock)
+    return clock
+
+
+def test_more_lines_than_a_second_may_have_are_dropped_and_that_is_said(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "astrid_host.capsule.x")
+    functions = syscalls()
+    for number in range(LOG_LINES_PER_S + 50):
+        functions.log(call(), "info", f"line {number}")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[LOG_LINES_PER_S - 1] == f"line {LOG_LINES_PER_S - 1}"
+    assert lines[LOG_LINES_PER_S:] == [
+        "it logs more than 1000 lines or 1048576 characters a second: the rest of this second's is dropped"
+    ]
+    caplog.clear()
+    clock.now += 1
+    functions.log(call(), "info", "again")
+    assert [record.getMessage() for record in caplog.records] == ["50 of its lines were dropped", "again"]
+
+
+def test_long_lines_use_up_a_second_as_well(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "astrid_host.capsule.x")
+    functions = syscalls()
+    for _ in range(100):
+        functions.log(call(), "info", "x" * 1_000_000)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == LOG_CHARACTERS_PER_S // LOG_CHARACTERS + 1
+    assert told[-1].endswith("is dropped")
+
+
+def test_lines_of_a_level_that_is_off_use_up_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "astrid_host.capsule.x")
+    functions = syscalls()
+    for _ in range(LOG_LINES_PER_S * 2):
+        functions.log(call(), "debug", "quiet")
+    functions.log(call(), "info", "loud")
+    assert [record.getMessage() for record in caplog.records] == ["loud"]
 
 
 @pytest.mark.parametrize(
@@ -277,6 +351,19 @@ def test_a_capability_is_checked_by_the_source_of_a_loaded_capsule(source: str, 
     functions = syscalls(manifest(allow_prompt_injection=True, net=("*",)))
     request = SimpleNamespace(source_uuid=source, capability=capability)
     assert functions.check_capsule_capability(call(), request).allowed is allowed
+
+
+def test_while_capsules_are_loaded_one_that_is_not_found_is_not_refused() -> None:
+    """It may be the next."""
+    functions = Sys(Loaded(Capsule(manifest(net=("*",)))), complete=lambda: False)
+    found = SimpleNamespace(source_uuid=SOURCE, capability="net")
+    assert functions.check_capsule_capability(call(), found).allowed
+    missing = SimpleNamespace(source_uuid=SOURCE.replace("2", "3"), capability="net")
+    with pytest.raises(HostError) as caught:
+        functions.check_capsule_capability(call(), missing)
+    assert caught.value.case == "registry-unavailable"
+    none = SimpleNamespace(source_uuid="x", capability="net")
+    assert not functions.check_capsule_capability(call(), none).allowed
 
 
 def test_capabilities_are_enumerated_by_name_sorted() -> None:

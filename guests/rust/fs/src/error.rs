@@ -9,20 +9,33 @@ pub struct FsError(String);
 
 impl FsError {
     /// `kind` is what the path was to be: "file" or "folder".
-    pub(crate) fn new(kind: &str, path: &str, error: SysError) -> Self {
+    pub(crate) fn reading(kind: &str, path: &str, error: &SysError) -> Self {
         let text = error.to_string();
-        let case = text.rsplit_once("ErrorCode::").map_or("", |(_, case)| case);
-        Self(match case {
+        Self(match case(&text) {
             "NotFound" => format!("There is no {kind} {path:?} in the workspace."),
-            "IsDirectory" => format!("{path:?} is a folder: use list_directory."),
-            "NotDirectory" => format!("{path:?} is not a folder, or a part of it is not: use read_file for files."),
-            "BoundaryEscape" => format!("{path:?} leads out of the workspace: name a place in it, without \"..\"."),
             "CapabilityDenied" => format!("{path:?} may not be read: only the workspace may."),
             "Access" => format!("The {kind} {path:?} cannot be read: the operating system refuses it."),
-            "InvalidPath" => format!("{path:?} is not a path."),
             "TooLarge" if kind == "folder" => format!("The folder {path:?} has too many entries to be listed."),
             "TooLarge" => format!("The file {path:?} is larger than 10 MiB, and files are read as a whole."),
-            _ => format!("The {kind} {path:?} cannot be read: {text}"),
+            case => of_both(case, path).unwrap_or_else(|| format!("The {kind} {path:?} cannot be read: {text}")),
+        })
+    }
+
+    /// `done` is what was to be done: "write", "create", "delete" or "move".
+    pub(crate) fn changing(done: &str, path: &str, error: &SysError) -> Self {
+        let text = error.to_string();
+        Self(match case(&text) {
+            "NotFound" if done == "delete" => format!("There is no file {path:?} in the workspace."),
+            "NotFound" => {
+                format!("The folder of {path:?} is not there, or not any more: make it with create_directory.")
+            }
+            "CapabilityDenied" => format!("{path:?} may not be changed: only the workspace may."),
+            "Access" => format!("The operating system refuses to {done} {path:?}."),
+            "AlreadyExists" => format!("{path:?} is there already."),
+            "CrossVfs" => format!("{path:?} is outside of the workspace."),
+            "TooLarge" => format!("That is more than the 10 MiB that {path:?} may have."),
+            "Quota" => format!("There is no room left to {done} {path:?}."),
+            case => of_both(case, path).unwrap_or_else(|| format!("It is not possible to {done} {path:?}: {text}")),
         })
     }
 
@@ -37,6 +50,46 @@ impl FsError {
     pub(crate) fn not_text(path: &str) -> Self {
         Self(format!("The file {path:?} is not text in UTF-8."))
     }
+
+    pub(crate) fn no_pattern() -> Self {
+        Self("The pattern is empty: name the text to search for.".into())
+    }
+
+    pub(crate) fn no_old_string() -> Self {
+        Self("old_string is empty: name the text to replace, or use write_file.".into())
+    }
+
+    pub(crate) fn not_once(path: &str, occurrences: usize) -> Self {
+        Self(match occurrences {
+            0 => format!("old_string is not in {path:?}: read the file, and copy the text exactly."),
+            _ => format!(
+                "old_string is {occurrences} times in {path:?}: add text before or after it until it is there once."
+            ),
+        })
+    }
+
+    pub(crate) fn is_there(path: &str) -> Self {
+        Self(format!("{path:?} is there already: delete it first, or choose another destination_path."))
+    }
+
+    pub(crate) fn not_a_file(path: &str) -> Self {
+        Self(format!("{path:?} is a folder, and only files are moved."))
+    }
+}
+
+/// The name of the host's error, such as `NotFound`.
+fn case(text: &str) -> &str {
+    text.rsplit_once("ErrorCode::").map_or("", |(_, case)| case)
+}
+
+fn of_both(case: &str, path: &str) -> Option<String> {
+    Some(match case {
+        "IsDirectory" => format!("{path:?} is a folder: use list_directory."),
+        "NotDirectory" => format!("{path:?} is not a folder, or a part of it is not: use read_file for files."),
+        "BoundaryEscape" => format!("{path:?} leads out of the workspace: name a place in it, without \"..\"."),
+        "InvalidPath" => format!("{path:?} is not a path."),
+        _ => return None,
+    })
 }
 
 impl fmt::Display for FsError {
@@ -49,8 +102,12 @@ impl fmt::Display for FsError {
 mod tests {
     use super::*;
 
+    fn error(text: &str) -> SysError {
+        SysError::HostError(text.into())
+    }
+
     fn told(kind: &str, text: &str) -> String {
-        FsError::new(kind, "a/b", SysError::HostError(text.into())).to_string()
+        FsError::reading(kind, "a/b", &error(text)).to_string()
     }
 
     #[test]
@@ -58,14 +115,23 @@ mod tests {
         assert_eq!(told("file", "ErrorCode::NotFound"), r#"There is no file "a/b" in the workspace."#);
         assert_eq!(told("file", "ErrorCode::IsDirectory"), r#""a/b" is a folder: use list_directory."#);
         assert!(told("folder", "ErrorCode::TooLarge").contains("too many entries"));
+        let changing = |done, text| FsError::changing(done, "a/b", &error(text)).to_string();
+        assert_eq!(changing("delete", "ErrorCode::NotFound"), r#"There is no file "a/b" in the workspace."#);
+        assert!(changing("write", "ErrorCode::NotFound").contains("create_directory"));
+        assert_eq!(changing("write", "ErrorCode::Access"), r#"The operating system refuses to write "a/b"."#);
     }
 
     #[test]
     fn an_error_of_another_kind_is_told_as_it_is() {
-        let text = told("file", r#"ErrorCode::Unknown("disk on fire")"#);
-        assert_eq!(
-            text,
-            r#"The file "a/b" cannot be read: Host function call failed: ErrorCode::Unknown("disk on fire")"#
-        );
+        let text = r#"ErrorCode::Unknown("disk on fire")"#;
+        let expected = r#" "a/b" cannot be read: Host function call failed: ErrorCode::Unknown("disk on fire")"#;
+        assert_eq!(told("file", text), format!("The file{expected}"));
+        assert!(FsError::changing("move", "a/b", &error(text)).to_string().ends_with(text));
+    }
+
+    #[test]
+    fn a_text_that_is_not_there_once_says_what_to_do() {
+        assert!(FsError::not_once("a", 0).to_string().contains("copy the text exactly"));
+        assert!(FsError::not_once("a", 3).to_string().contains("3 times"));
     }
 }

@@ -1,12 +1,15 @@
-//! Tools that read the workspace. Paths are relative to it; the host lets none lead out.
+//! Tools that read, search and change the workspace. Paths are relative to it; the host lets none lead out.
 
+mod edit;
 mod error;
 mod lines;
+mod search;
 
 use astrid_sdk::prelude::*;
 use error::FsError;
 use lines::{lines, sent_bytes};
 use schemars::JsonSchema;
+use search::{DEPTH, Found, inside};
 use serde::Deserialize;
 
 /// The room for a text in a result: a message has at most 1 MiB, and the text is not all that is in it.
@@ -31,25 +34,67 @@ pub struct ReadFile {
     end_line: Option<usize>,
 }
 
-/// Reads files and lists folders of the workspace.
+#[derive(Deserialize, JsonSchema)]
+pub struct WriteFile {
+    /// The file, relative to the workspace. Its folder has to be there.
+    file_path: String,
+    /// All that is to be in the file.
+    content: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct ReplaceInFile {
+    /// The file, relative to the workspace.
+    file_path: String,
+    /// The text to replace, exactly as it is in the file, where it has to be once.
+    old_string: String,
+    /// The text to put in its place; may be empty.
+    new_string: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct GrepSearch {
+    /// The folder to search in, with all below it, or a file. The workspace by default.
+    dir_path: Option<String>,
+    /// The text to search for, within one line and as it is: no wildcards, no regular expressions.
+    pattern: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct CreateDirectory {
+    /// The folder, relative to the workspace. Folders that it lies in are made as well.
+    dir_path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct DeleteFile {
+    /// The file, relative to the workspace.
+    file_path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct MoveFile {
+    /// The file, relative to the workspace.
+    source_path: String,
+    /// Where it is to be, its name included. Nothing may be there yet, but its folder has to be.
+    destination_path: String,
+}
+
+/// Reads, searches and changes files of the workspace.
 #[capsule]
 impl Fs {
     /// Lists the names in a folder of the workspace, sorted, as a JSON array. Folders are not marked: list them in turn.
     #[astrid::tool("list_directory")]
     fn list_directory(&self, args: ListDirectory) -> Result<String, FsError> {
-        let failed = |error| FsError::new("folder", &args.dir_path, error);
-        let entries = fs::read_dir(&args.dir_path).map_err(failed)?;
-        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_owned()).collect();
-        names.sort_unstable();
-        serde_json::to_string(&names).map_err(|error| failed(error.into()))
+        let names = names(&args.dir_path)?;
+        serde_json::to_string(&names).map_err(|error| FsError::reading("folder", &args.dir_path, &error.into()))
     }
 
     /// Reads a text file of the workspace: all of it, or the lines from start_line to end_line (none beyond its end).
     #[astrid::tool("read_file")]
     fn read_file(&self, args: ReadFile) -> Result<String, FsError> {
         let path = &args.file_path;
-        let bytes = fs::read(path).map_err(|error| FsError::new("file", path, error))?;
-        let text = String::from_utf8(bytes).map_err(|_| FsError::not_text(path))?;
+        let text = text(path)?;
         let wanted = match (args.start_line, args.end_line) {
             (None, None) => &text,
             (first, last) => lines(&text, first.unwrap_or(1), last.unwrap_or(usize::MAX)),
@@ -58,5 +103,114 @@ impl Fs {
             return Err(FsError::too_much(path, text.lines().count()));
         }
         Ok(wanted.to_owned())
+    }
+
+    /// Searches text files for lines that have a text in them: "path:line:text" for each, or "No matches found.". Folders
+    /// named .git and links are left out.
+    #[astrid::tool("grep_search")]
+    fn grep_search(&self, args: GrepSearch) -> Result<String, FsError> {
+        if args.pattern.is_empty() {
+            return Err(FsError::no_pattern());
+        }
+        let root = args.dir_path.as_deref().unwrap_or(".");
+        let mut found = Found::new(args.pattern, SENT_BYTES - 1024);
+        let kind = fs::metadata(root).map_err(|error| FsError::reading("folder", root, &error))?;
+        if kind.is_dir() {
+            search_folder(root, &names(root)?, &mut found, 0);
+        } else {
+            let content = fs::read(root).map_err(|error| FsError::reading("file", root, &error))?;
+            found.file(root, &content);
+        }
+        Ok(found.told())
+    }
+
+    /// Writes a file of the workspace: all that was in it is replaced. To change a part, use replace_in_file.
+    #[astrid::tool("write_file", mutable)]
+    fn write_file(&self, args: WriteFile) -> Result<String, FsError> {
+        write(&args.file_path, &args.content)?;
+        Ok(format!("Wrote {} bytes to {:?}.", args.content.len(), args.file_path))
+    }
+
+    /// Replaces a text in a file of the workspace. The text has to be there exactly once.
+    #[astrid::tool("replace_in_file", mutable)]
+    fn replace_in_file(&self, args: ReplaceInFile) -> Result<String, FsError> {
+        let path = &args.file_path;
+        if args.old_string.is_empty() {
+            return Err(FsError::no_old_string());
+        }
+        let replaced = edit::replace_once(&text(path)?, &args.old_string, &args.new_string)
+            .map_err(|occurrences| FsError::not_once(path, occurrences))?;
+        write(path, &replaced)?;
+        Ok(format!("Replaced the text in {path:?}."))
+    }
+
+    /// Makes a folder in the workspace, and those that it lies in. One that is there already is fine.
+    #[astrid::tool("create_directory", mutable)]
+    fn create_directory(&self, args: CreateDirectory) -> Result<String, FsError> {
+        let path = &args.dir_path;
+        fs::create_dir_all(path).map_err(|error| FsError::changing("create", path, &error))?;
+        Ok(format!("The folder {path:?} is there."))
+    }
+
+    /// Deletes a file of the workspace. Folders are not deleted.
+    #[astrid::tool("delete_file", mutable)]
+    fn delete_file(&self, args: DeleteFile) -> Result<String, FsError> {
+        let path = &args.file_path;
+        fs::remove_file(path).map_err(|error| FsError::changing("delete", path, &error))?;
+        Ok(format!("Deleted {path:?}."))
+    }
+
+    /// Moves a file within the workspace, or gives it another name. Nothing is overwritten, and folders are not moved.
+    #[astrid::tool("move_file", mutable)]
+    fn move_file(&self, args: MoveFile) -> Result<String, FsError> {
+        let (from, to) = (&args.source_path, &args.destination_path);
+        let source = fs::symlink_metadata(from).map_err(|error| FsError::reading("file", from, &error))?;
+        if source.is_dir() {
+            return Err(FsError::not_a_file(from));
+        }
+        if fs::symlink_metadata(to).is_ok() {
+            return Err(FsError::is_there(to));
+        }
+        fs::rename(from, to).map_err(|error| FsError::changing("move", to, &error))?;
+        Ok(format!("Moved {from:?} to {to:?}."))
+    }
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &str) -> Result<Vec<String>, FsError> {
+    let entries = fs::read_dir(folder).map_err(|error| FsError::reading("folder", folder, &error))?;
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_owned()).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn text(path: &str) -> Result<String, FsError> {
+    let bytes = fs::read(path).map_err(|error| FsError::reading("file", path, &error))?;
+    String::from_utf8(bytes).map_err(|_| FsError::not_text(path))
+}
+
+fn write(path: &str, text: &str) -> Result<(), FsError> {
+    fs::write(path, text.as_bytes()).map_err(|error| FsError::changing("write", path, &error))
+}
+
+/// What cannot be read on the way is left out: it may be gone by now, or be none of our business.
+fn search_folder(folder: &str, names: &[String], found: &mut Found, depth: usize) {
+    for name in names {
+        if found.enough() {
+            return;
+        }
+        let path = inside(folder, name);
+        let Ok(entry) = fs::symlink_metadata(&path) else { continue };
+        if entry.is_dir() && name != ".git" {
+            if depth == DEPTH {
+                found.too_deep();
+            } else if let Ok(names) = self::names(&path) {
+                search_folder(&path, &names, found, depth + 1);
+            }
+        } else if entry.is_file()
+            && let Ok(content) = fs::read(&path)
+        {
+            found.file(&path, &content);
+        }
     }
 }

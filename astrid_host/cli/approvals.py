@@ -1,0 +1,184 @@
+"""`astrid-host approvals`: what was allowed for good, to see, to add to and to revoke.
+
+Allowances are read at each request, so what changes here counts at once for a host that runs with the same state folder.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astrid_host.cli import options
+from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, told
+
+if TYPE_CHECKING:
+    from astrid_host.stores.approvals import Allowed, ApprovalStore
+
+app = typer.Typer(
+    help="What capsules were allowed for good.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+_PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@app.command("list")
+def list_approvals(
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of a table.")] = False,
+    state_dir: options.StateDir = None,
+    debug: options.Debug = False,
+) -> None:
+    """List what was allowed, oldest first."""
+    with told(debug), _opened(state_dir) as store:
+        rows = store.all()
+        if as_json:
+            import msgspec
+
+            objects = [_object(row) for row in rows]
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(objects), indent=2).decode() + "\n")
+            return
+        from astrid_host.cli.tables import print_table
+
+        print_table(
+            ("id", "allowed", "capsule", "principal", "workspace", "module", "since"),
+            (
+                (
+                    str(row.id),
+                    _allowance(row),
+                    row.capsule,
+                    row.principal,
+                    row.workspace,
+                    row.wasm_hash[:12],
+                    _since(row),
+                )
+                for row in rows
+            ),
+        )
+
+
+@app.command("allow")
+def allow(
+    capsule: Annotated[str, typer.Argument(help="The capsule, by its package's name.")],
+    action: Annotated[
+        str, typer.Argument(help="What it may do, such as 'git status': that, and that with more words.")
+    ],
+    resource: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only this resource, which is what the capsule names.")
+    ] = None,
+    capsules: options.CapsulePlaces = None,
+    no_bundled: options.NoBundled = False,
+    workspace: options.Workspace = Path(),
+    state_dir: options.StateDir = None,
+    principal: options.Principal = "default",
+    debug: options.Debug = False,
+) -> None:
+    """Allow a capsule something for good, as it is built now, for one principal in one workspace."""
+    from astrid_host.gates.allowances import Allowance
+
+    if not _PRINCIPAL.fullmatch(principal):
+        fail(f"{principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
+    allowance = Allowance(action, resource)
+    _check(allowance.action, allowance.resource)
+    with told(debug):
+        if not workspace.is_dir():
+            fail(f"{workspace} is no folder: name the workspace in which it is to be allowed", USAGE)
+        boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug)
+        wasm_hash = _wasm_hash(boot, capsule)
+        with _opened(state_dir) as store:
+            from astrid_host.stores.approvals import Holder
+
+            row = store.allow(Holder(principal, str(workspace.resolve()), capsule, wasm_hash), *allowance)
+    sys.stdout.write(f"{row.id}: {capsule} may {_allowance(row)}\n")
+
+
+@app.command("revoke")
+def revoke(
+    numbers: Annotated[list[int], typer.Argument(metavar="ID...", help="As `approvals list` numbers them.")],
+    state_dir: options.StateDir = None,
+    debug: options.Debug = False,
+) -> None:
+    """Revoke what was allowed; exit 1 when one of the numbers is none, the others are revoked all the same."""
+    with told(debug), _opened(state_dir) as store:
+        unknown = [number for number in numbers if not -(1 << 63) <= number < 1 << 63 or not store.revoke(number)]
+    if unknown:
+        names = ", ".join(map(str, unknown))
+        fail(f"nothing was allowed under {names}: `astrid-host approvals list` shows the numbers", SAID_NO)
+
+
+@contextmanager
+def _opened(state_dir: Path | None) -> Generator[ApprovalStore]:
+    """The allowances of a state folder."""
+    from astrid_host.cli.state import state_folder
+    from astrid_host.stores.approvals import ApprovalStore
+    from astrid_host.stores.database import Database
+
+    database = Database.open(state_folder(state_dir))
+    try:
+        yield ApprovalStore(database)
+    finally:
+        database.close()
+
+
+def _check(action: str, resource: str | None) -> None:
+    """Whatever could never match ends the command."""
+    from astrid_host.gates.allowances import Allowance, has_operator, request_fault
+
+    fault = request_fault(action, resource or "")
+    if fault is not None:
+        fail(fault, USAGE)
+    asked = action if resource is None else resource
+    if has_operator(asked):
+        fail(
+            f"{asked!r} has an operator of the shell in it, one of ; & | ` $ < > ( ) or a line's end, and is always asked for: "
+            "allow the one command that it begins with",
+            USAGE,
+        )
+    if not Allowance(action, resource).covers(action, asked):
+        fail("the action is empty: say what is allowed, such as 'git status'", USAGE)
+
+
+def _wasm_hash(boot: Boot, name: str) -> str:
+    """The BLAKE3 of the module of the capsule that a host would load under this name."""
+    from blake3 import blake3
+
+    from astrid_host.capsules import find_folders
+    from astrid_host.capsules.loading import read_wasm
+    from astrid_host.manifest import check
+
+    known: dict[str, str] = {}
+    for folder in find_folders(boot.places()):
+        manifest, _problems = check(folder / "Capsule.toml")
+        if manifest is not None and name == manifest.package.name and name not in known:
+            known[name] = blake3(read_wasm(folder, manifest)).hexdigest()
+        elif manifest is not None:
+            known.setdefault(manifest.package.name, "")
+    if name not in known:
+        fail(f"there is no capsule {name!r}; there are: {', '.join(sorted(known)) or 'none'}", USAGE)
+    return known[name]
+
+
+def _allowance(row: Allowed) -> str:
+    from astrid_host.gates.allowances import Allowance
+
+    return str(Allowance(row.action, row.resource))
+
+
+def _since(row: Allowed) -> str:
+    import datetime
+
+    return datetime.datetime.fromtimestamp(row.allowed_at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _object(row: Allowed) -> dict[str, object]:
+    import datetime
+
+    when = datetime.datetime.fromtimestamp(row.allowed_at, datetime.UTC).isoformat()
+    return {**row._asdict(), "allowed_at": when}

@@ -1,0 +1,106 @@
+"""What a person allowed before: whether an earlier "session" or "always" covers a request, by the very text that is to run.
+
+An allowance covers what begins with the words that were allowed, or one resource only. Neither covers a text in which a shell
+would find more than one command: with an operator in it, every request is asked about anew. Texts are compared as they are:
+nothing is trimmed, cut, folded or unescaped, so what matches here is what runs. Everything is pure and has an answer for every
+text. (Astrid, approval: allowances.)
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import NamedTuple
+
+ACTION_CHARACTERS = 256
+RESOURCE_CHARACTERS = 1024
+
+# What makes a shell run more than the one command that the text begins with: lists, pipes, redirections, substitutions (in zsh
+# also those of `=(…)` and of glob qualifiers). Line ends and other control characters count as well.
+OPERATORS = frozenset(";&|`$<>()")
+_JOINERS = "\u200c\u200d"  # letters of several scripts, and emoji, are written with them
+
+
+class Allowance(NamedTuple):
+    """What a person allowed for good, or for a session.
+
+    Attributes:
+        action: the words that were allowed.
+        resource: None allows every resource that is the action, or begins with it and a space; else the only resource for which
+            the action is allowed.
+    """
+
+    action: str
+    resource: str | None = None
+
+    def covers(self, action: str, resource: str) -> bool:
+        """Whether `action` on `resource` was allowed.
+
+        Args:
+            action: what a capsule asks to do.
+            resource: what it asks to do it on; of a command, all of it.
+        """
+        if has_operator(resource):
+            return False
+        if self.resource is not None:
+            return action == self.action and resource == self.resource
+        return bool(self.action) and (resource == self.action or resource.startswith(self.action + " "))
+
+    def __str__(self) -> str:
+        """As people read it: `git status *`, or `write_file: cwd://a.txt`."""
+        return f"{self.action} *" if self.resource is None else f"{self.action}: {self.resource}"
+
+
+def allowance_for(action: str, resource: str) -> Allowance | None:
+    """What to remember when a person allows a request for longer than once.
+
+    Returns:
+        The allowance of all that begins with the action where the resource does, else of this resource alone; None when nothing
+        can be remembered, because the resource has an operator in it. What is returned covers the request.
+    """
+    for allowance in (Allowance(action), Allowance(action, resource)):
+        if allowance.covers(action, resource):
+            return allowance
+    return None
+
+
+def covered(allowances: Iterable[Allowance], action: str, resource: str) -> bool:
+    """Whether one of the allowances covers a request."""
+    return any(allowance.covers(action, resource) for allowance in allowances)
+
+
+def has_operator(text: str) -> bool:
+    """Whether a shell could find more in a text than one command and its words."""
+    return not OPERATORS.isdisjoint(text) or (not text.isprintable() and any(map(_ends_command, text)))
+
+
+def _ends_command(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp")
+
+
+def request_fault(action: str, resource: str) -> str | None:
+    """Why a request cannot be shown to a person as it is; None when it can.
+
+    Nothing is left out to make it fit: 256 characters of action and 1,024 of resource are all that can be asked about, and no
+    character may be one that is not seen or moves others (control characters, line ends, invisible and bidirectional marks).
+    """
+    for name, text, most in (("action", action, ACTION_CHARACTERS), ("resource", resource, RESOURCE_CHARACTERS)):
+        if len(text) > most:
+            return f"its {name} has {len(text)} characters, and a person is shown {most} at most: nothing is cut off"
+        hidden = first_hidden(text)
+        if hidden is not None:
+            return (
+                f"its {name} has U+{ord(text[hidden]):04X} at {hidden}, which a person would not see: nothing is left out; "
+                "ask about a text without it"
+            )
+    return None
+
+
+def first_hidden(text: str) -> int | None:
+    """Where the first character of a text is that is not seen as itself; None when there is none."""
+    if text.isprintable():
+        return None
+    for at, character in enumerate(text):
+        if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Cs") and character not in _JOINERS:
+            return at
+    return None

@@ -1,0 +1,32 @@
+"""Which commands a manifest lets a capsule run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from astrid_host.gates.verdicts import Denial, quoted
+
+if TYPE_CHECKING:
+    from astrid_host.manifest import Manifest
+
+
+def may_spawn(manifest: Manifest, command: str) -> Denial | None:
+    """Whether a capsule may run a command: it equals a row of `host_process`, or goes on after one with a space.
+
+    Arguments are not looked at: a row `bash` allows everything. (Astrid, process: gates.)
+    """
+    rows = manifest.capabilities.host_process
+    if any(command == row or command.startswith(f"{row} ") for row in rows if row):
+        return None
+    line = f"[capabilities] host_process = [{', '.join(map(quoted, (*rows, command)))}]"
+    detail = f"capsule {manifest.package.name!r} may not run {command!r}: write in its Capsule.toml: {line}"
+    return Denial("capability-denied", detail)
+
+
+def may_persist(manifest: Manifest) -> Denial | None:
+    """Whether a capsule may start processes that outlive the call."""
+    if manifest.capabilities.allow_persistent:
+        return None
+    line = "[capabilities] allow_persistent = true"
+    detail = f"capsule {manifest.package.name!r} may not leave processes behind: write in its Capsule.toml: {line}"
+    return Denial("persist-unsupported", detail)

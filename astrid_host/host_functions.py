@@ -1,0 +1,202 @@
+"""The host functions of one host, and what they share. Each package is made when the first module imports it.
+
+What belongs to none of the guests ends with the host: background work with the nursery, children with `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from astrid_host.bus import Bus
+from astrid_host.calls import Turns
+from astrid_host.capsules import LIFECYCLE, Registry
+from astrid_host.imports import HostImports
+from astrid_host.stores import Stores
+from astrid_host.syscalls import Interface
+from astrid_host.syscalls.configuration import Configuration
+from astrid_host.syscalls.ipc import Ipc
+from astrid_host.syscalls.kv import Kv
+from astrid_host.syscalls.paths import Roots
+from astrid_host.syscalls.sys import Sys
+
+if TYPE_CHECKING:
+    from astrid_host.syscalls.addresses import Airlock
+    from astrid_host.syscalls.approval import Policy
+    from astrid_host.syscalls.http import Http
+    from astrid_host.syscalls.interface import Running
+    from astrid_host.syscalls.io import Background
+    from astrid_host.syscalls.process import Tracker
+    from astrid_host.syscalls.questions import Questions
+
+
+PACKAGES = ("ipc", "kv", "sys", "fs", "io", "http", "net", "process", "approval", "elicit", "identity", "uplink")
+
+
+class HostFunctions:
+    """What the guests of one host can call. Made on the trio thread.
+
+    Args:
+        bus: where they publish.
+        turns: who wakes guests that wait.
+        nursery: in which work goes on while no guest waits for it.
+        stores: where they keep things.
+        roots: what guests' paths lead into.
+        registry: the capsules.
+        configuration: what operators set for them.
+        workspace: what `cwd://` means.
+        private: a folder that children do not see.
+        wit: the folder of the WIT packages.
+        allow_local: private addresses that may be connected to, as `HOST:PORT`.
+        policy: answers requests for approval in place of a person.
+
+    Raises:
+        ValueError: a row of `allow_local` is no `HOST:PORT`.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        turns: Turns,
+        nursery: trio.Nursery,
+        stores: Stores,
+        roots: Roots,
+        registry: Registry,
+        configuration: Configuration,
+        *,
+        workspace: Path,
+        private: Path,
+        wit: Path,
+        allow_local: Sequence[str] = (),
+        policy: Policy | None = None,
+    ) -> None:
+        self._bus = bus
+        self._turns = turns
+        self._nursery = nursery
+        self._stores = stores
+        self._roots = roots
+        self._registry = registry
+        self._configuration = configuration
+        self._workspace = workspace
+        self._private = private
+        self._wit = wit
+        self._allow_local = tuple(allow_local)
+        self._policy = policy
+        if self._allow_local:
+            try:
+                assert self._airlock, "made to read its rows"
+            except ValueError as error:
+                raise ValueError(f"allow_local: {error}") from None
+
+    def offer_to(self, imports: HostImports) -> None:
+        """Let modules import them."""
+        for package in PACKAGES:
+            imports.offer(package, getattr(self, f"_{package}"))
+
+    def cancel_children(self, call_ids: Sequence[str], principal: str) -> None:
+        """Interrupt the processes that a principal's calls with these ids have started. The bus's lock is held."""
+        tracker: Tracker | None = self.__dict__.get("_tracker")  # made or not
+        if tracker is not None:
+            tracker.cancel(call_ids, principal)
+
+    def close(self) -> None:
+        """End what starts children; the nursery has ended before."""
+        tracker: Tracker | None = self.__dict__.get("_tracker")
+        if tracker is not None:
+            tracker.close()
+
+    # What several packages share.
+
+    @cached_property
+    def _airlock(self) -> Airlock:
+        from astrid_host.syscalls.addresses import Airlock
+
+        return Airlock(self._allow_local)
+
+    @cached_property
+    def _background(self) -> Background:
+        from astrid_host.syscalls.io import Background
+
+        return Background(self._turns, self._nursery)
+
+    @cached_property
+    def _questions(self) -> Questions:
+        from astrid_host.syscalls.questions import Questions
+
+        return Questions(self._bus, self._turns, self._bus.received)
+
+    @cached_property
+    def _tracker(self) -> Tracker:
+        from astrid_host.syscalls.process import Tracker
+
+        return Tracker(self._bus, self._background, self._roots, self._private)
+
+    @cached_property
+    def _client(self) -> Http:
+        from astrid_host.syscalls.http import Http
+
+        return Http(self._airlock, self._background)
+
+    # The packages.
+
+    def _ipc(self) -> Iterable[Interface]:
+        return (Ipc(self._bus, self._turns),)
+
+    def _kv(self) -> Iterable[Interface]:
+        return (Kv(self._stores.kv),)
+
+    def _sys(self) -> Iterable[Interface]:
+        return (Sys(self._registry, self._configuration, lambda: self._registry.complete),)
+
+    def _fs(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.fs import Fs, Views
+
+        return (Fs(self._roots, Views(self._registry.folders, self._wit)),)
+
+    def _io(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.io import Errors, Poll, Streams
+
+        return Errors(), Poll(self._bus, self._turns), Streams()
+
+    def _http(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.http import Http10, Http11
+
+        return Http10(self._client), Http11(self._client)
+
+    def _net(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.net import interfaces
+
+        return interfaces(self._background, self._airlock)
+
+    def _process(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.process import Process
+
+        return (Process(self._tracker),)
+
+    def _approval(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.approval import Approval
+
+        return (Approval(self._questions, self._stores.approvals, str(self._workspace.resolve()), self._policy),)
+
+    def _elicit(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.elicit import Elicit
+
+        return (Elicit(self._questions, self._stores.secrets, _in_lifecycle),)
+
+    def _identity(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.identity import Identity
+
+        return (Identity(self._stores.identities),)
+
+    def _uplink(self) -> Iterable[Interface]:
+        from astrid_host.syscalls.uplink import Uplink, Uplinks
+
+        return (Uplink(Uplinks(self._turns)),)
+
+
+def _in_lifecycle(call: Running) -> bool:
+    return getattr(call, "entry").name in LIFECYCLE  # noqa: B009 - what host functions need to know of a call has no entry

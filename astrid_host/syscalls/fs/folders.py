@@ -1,0 +1,140 @@
+"""Folders by descriptor and name: making, listing, and removing them with all that is in them.
+
+No function here follows a link. What the system refuses is an `OSError`, which a walk turns into a typed error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import stat
+from collections.abc import Callable
+
+from astrid_host.errors import HostError
+from astrid_host.syscalls.fs.status import status_of
+from astrid_host.syscalls.fs.walk import is_link
+
+ENTRIES = 4096  # of one listing
+REMOVED = 1_000_000  # entries of one removal
+DEPTH = 64  # descriptors that one removal holds
+_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def make_folder(fd: int, name: str) -> bool | None:
+    """Make a folder; one that is there is fine. None for a link.
+
+    Raises:
+        HostError: `already-exists` for what is no folder.
+    """
+    status = status_of(fd, name)
+    if status is None:
+        try:
+            os.mkdir(name, dir_fd=fd)
+        except FileExistsError:  # somebody else has just made something there
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        else:
+            return True
+    if is_link(status):
+        return None
+    if not stat.S_ISDIR(status.st_mode):
+        raise HostError("already-exists", detail=f"{name!r} is there, and is no folder")
+    return True
+
+
+def names(fd: int, name: str) -> list[str] | None:
+    """The names in a folder, sorted; None for a link. Bytes that are not UTF-8 become U+FFFD.
+
+    Raises:
+        HostError: `not-directory`, and `too-large` for more than 4,096.
+    """
+    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    if is_link(status):
+        return None
+    if not stat.S_ISDIR(status.st_mode):
+        raise HostError("not-directory", detail=f"{name!r} is not a folder")
+    found: list[str] = []
+    folder = os.open(name, _LIST, dir_fd=fd)
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if len(found) == ENTRIES:
+                    raise HostError("too-large", detail=f"{name!r} has more than {ENTRIES} entries")
+                found.append(readable(entry.name))
+    finally:
+        os.close(folder)
+    return sorted(found)
+
+
+def readable(name: str) -> str:
+    """A name or path of the system as text."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def remove_folder(fd: int, name: str, check: Callable[[], object]) -> int:
+    """Remove a folder and all in it.
+
+    Args:
+        fd: the folder that it is in.
+        name: its name.
+        check: called before each entry is removed; what it raises ends the removal.
+
+    Returns:
+        how many entries were removed, the folder itself included.
+
+    Raises:
+        HostError: `not-directory`; `too-large` after a million entries. What was removed until then is gone.
+    """
+    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        raise HostError("not-directory", detail=f"{name!r} is not a folder")
+    return _Removal(check).remove(fd, name)
+
+
+class _Removal:
+    """`top` is the folder to remove; folders that lie too deep are moved into it, and removed from there. What somebody
+    else removes meanwhile is as good as removed; what is put there meanwhile may be left, and the folder with it."""
+
+    def __init__(self, check: Callable[[], object]) -> None:
+        self.check = check
+        self.top = -1
+        self.count = 0
+        self.moved = 0
+
+    def remove(self, fd: int, name: str) -> int:
+        self.top = os.open(name, _LIST, dir_fd=fd)
+        try:
+            self._empty(self.top, 1)
+        finally:
+            os.close(self.top)
+        os.rmdir(name, dir_fd=fd)
+        return self.count + 1
+
+    def _empty(self, folder: int, depth: int) -> None:
+        progress = -1  # until a pass removes nothing any more
+        while progress != (progress := self.count + self.moved):
+            with os.scandir(folder) as entries:
+                some = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, 1024)]
+            for name, is_folder in some:
+                self.check()
+                if self.count == REMOVED:
+                    raise HostError("too-large", detail=f"more than {REMOVED} entries are not removed at once")
+                with contextlib.suppress(FileNotFoundError):
+                    self._remove(folder, name, is_folder, depth)
+
+    def _remove(self, folder: int, name: str, is_folder: bool, depth: int) -> None:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+        elif depth < DEPTH:
+            inner = os.open(name, _LIST, dir_fd=folder)
+            try:
+                self._empty(inner, depth + 1)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=folder)
+        else:
+            os.rename(name, f".astrid-{secrets.token_hex(8)}", src_dir_fd=folder, dst_dir_fd=self.top)
+            self.moved += 1
+            return
+        self.count += 1

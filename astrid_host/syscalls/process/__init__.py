@@ -1,0 +1,12 @@
+"""astrid:process: child processes, in a sandbox where there is one.
+
+Process         the host functions
+Tracker         all children of a host; ends those of a cancelled call
+sandbox_state   whether the sandbox works, for people
+"""
+
+from astrid_host.syscalls.process.host import Process, ProcessHandle
+from astrid_host.syscalls.process.sandbox import SandboxState, sandbox_state
+from astrid_host.syscalls.process.tracker import Tracker
+
+__all__ = ["Process", "ProcessHandle", "SandboxState", "Tracker", "sandbox_state"]

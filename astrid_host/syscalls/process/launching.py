@@ -1,0 +1,313 @@
+"""Starting a keeper with its child, and what the host holds of them.
+
+Keepers are started by one thread that lives as long as the tracker: a sandbox ends with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import marshal
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+from astrid_host.errors import HostError
+from astrid_host.syscalls.process.sandbox import may_stand_at, sandbox_state, wrapping
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from astrid_host.syscalls.process.commands import Command
+    from astrid_host.syscalls.process.places import Folder, Mounts
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+# Runs what comes first on its descriptor, with what comes after it.
+_BOOT = (
+    "import marshal,sys;n=int(sys.argv[1]);f=open(n,'rb',closefd=False);c,r=marshal.load(f);"
+    "g={'__name__':'keeper'};exec(c,g);g['main'](n,r)"
+)
+DIAGNOSTIC_BYTES = 4096
+REAP_S = 3.0
+
+
+class Spawner:
+    """The thread that starts keepers. Made on the trio thread.
+
+    Args:
+        sandboxed: whether to use the sandbox; by default when the probe says that it works.
+        private: a folder that sandboxed children do not see.
+    """
+
+    def __init__(self, sandboxed: bool | None, private: str | None) -> None:
+        self._sandboxed = sandboxed
+        self._private = private
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def start(self, command: Command, folder: Folder, mounts: Mounts) -> Kept:
+        """Start a command. The keeper that is returned may still find that the command cannot be run.
+
+        Raises:
+            HostError: `unknown` when no keeper can be started, or a file be put where it is wanted.
+
+        It is not cancelled: that takes some milliseconds.
+        """
+        return await self._run(functools.partial(self._start, command, folder, mounts))
+
+    def close(self) -> None:
+        """End the thread. All children have ended."""
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(1, "astrid-spawner")
+        done, token = trio.Event(), trio.lowlevel.current_trio_token()
+        future = self._executor.submit(work)
+        future.add_done_callback(lambda _: token.run_sync_soon(done.set))
+        with trio.CancelScope(shield=True):
+            await done.wait()
+        return future.result()
+
+    def _start(self, command: Command, folder: Folder, mounts: Mounts) -> Kept:
+        sandboxed = sandbox_state().works if self._sandboxed is None else self._sandboxed
+        _check_fixed(command, sandboxed)
+        try:
+            with contextlib.ExitStack() as passed:
+                return self._launch(command, folder, mounts, sandboxed, passed)
+        except OSError as error:
+            raise HostError("unknown", f"no process can be started: {error.strerror}", detail=str(error)) from error
+
+    def _launch(
+        self, command: Command, folder: Folder, mounts: Mounts, sandboxed: bool, passed: contextlib.ExitStack
+    ) -> Kept:
+        kept = Kept()
+        try:
+            theirs = kept.open_pipes(command.stdin is not None or command.stdin_open, passed)
+            control, pipes = theirs[0], theirs[1:]
+            fixed = [(_memory(content, passed), path) for path, content in command.fixed]
+            wrap = wrapping(mounts, self._private, fixed) if sandboxed else []
+            keeper = [os.path.realpath(sys.executable), "-I", "-S", "-c", _BOOT, str(control)]
+            kept.popen = subprocess.Popen(
+                [*wrap, *keeper],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=kept.diagnostics[1],
+                pass_fds=[fd for fd in (*theirs, *(fd for fd, _ in fixed)) if fd is not None],
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+            kept.watch()
+        except BaseException:
+            kept.abort()
+            raise
+        kept.request = _request(command, folder, mounts, pipes, sandboxed)
+        return kept
+
+
+def _check_fixed(command: Command, sandboxed: bool) -> None:
+    for path, _ in command.fixed:
+        if not sandboxed:
+            detail = f"{path!r} can be there for one process only in the sandbox: {sandbox_state().detail}"
+            raise HostError("unknown", "fixed paths need the sandbox", detail=detail)
+        if not may_stand_at(path):
+            raise HostError(
+                "invalid-input", detail=f"there is no file at {path!r} to stand in for, and it is not in /run"
+            )
+
+
+def _request(command: Command, folder: Folder, mounts: Mounts, pipes: list[int | None], sandboxed: bool) -> bytes:
+    env = {"HOME": mounts.home, **command.env}
+    request: dict[str, Any] = {
+        "argv": [part.encode() for part in command.argv],
+        "env": {name.encode(): os.fsencode(value) for name, value in env.items()},
+        "cwd": os.fsencode(folder.path),
+        "inode": folder.inode,
+        "pipes": pipes,
+        "limits": command.limits,
+        "pids": command.pids,
+        "files": [(name.encode(), content) for name, content in command.files],
+        "folder": f"{'/dev/shm' if sandboxed else tempfile.gettempdir()}/astrid-{secrets.token_hex(16)}",
+        "adopt": not sandboxed and sys.platform == "linux",
+    }
+    return marshal.dumps((_program(), request))
+
+
+@functools.cache
+def _program() -> Any:
+    """The keeper's program, compiled; the interpreter that runs it is this one."""
+    import importlib.util
+
+    found = importlib.util.find_spec("astrid_host.syscalls.process.keeper")
+    assert found is not None, "the keeper is a module of this package"
+    loader: Any = found.loader
+    return loader.get_code(found.name)
+
+
+def _memory(content: bytes, passed: contextlib.ExitStack) -> int:
+    """A descriptor from which a content can be read."""
+    descriptor = os.memfd_create("injection")
+    passed.callback(os.close, descriptor)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+class Kept:
+    """What the host holds of a keeper and its child: a process, a socket, and pipes.
+
+    Attributes:
+        popen: the keeper, or the sandbox around it.
+        control: the socket to the keeper.
+        request: what the keeper has to be sent first.
+        stdin: where the child's input is written; None for none.
+        outputs: where its output and its errors are read.
+        child: a descriptor of the child, where there are such.
+    """
+
+    def __init__(self) -> None:
+        self.popen: subprocess.Popen[bytes] | None = None
+        self.request = b""
+        self.stdin: int | None = None
+        self.outputs: list[int] = []
+        self.child: int | None = None
+        self.control, self._theirs = socket.socketpair()
+        self.diagnostics = os.pipe()
+        self._keeper: int | None = None
+
+    def open_pipes(self, with_stdin: bool, passed: contextlib.ExitStack) -> list[Any]:
+        """Open what the child gets: its end of the socket, then its input (or None), output and errors."""
+        passed.callback(self._theirs.close)
+        passed.callback(os.close, self.diagnostics[1])
+        theirs: list[int | None] = [self._theirs.fileno(), None]
+        if with_stdin:
+            read, self.stdin = os.pipe()
+            passed.callback(os.close, read)
+            theirs[1] = read
+            os.set_blocking(self.stdin, False)
+        for _ in range(2):
+            ours, written = os.pipe()
+            passed.callback(os.close, written)
+            self.outputs.append(ours)
+            theirs.append(written)
+        return theirs
+
+    def watch(self) -> None:
+        """Take hold of the keeper's process, which nobody has reaped yet."""
+        assert self.popen is not None, "it was started"
+        if hasattr(os, "pidfd_open"):
+            self._keeper = os.pidfd_open(self.popen.pid)
+        os.set_blocking(self.diagnostics[0], False)
+
+    def take_stdin(self) -> int | None:
+        """Where the child's input is written; whoever takes it closes it."""
+        stdin, self.stdin = self.stdin, None
+        return stdin
+
+    def signal(self, number: int) -> None:
+        """Have the keeper signal the child's group. From any thread, with the lock held."""
+        with contextlib.suppress(OSError):  # it has ended
+            self.control.send(bytes([number]), socket.MSG_DONTWAIT)
+
+    def hang_up(self) -> None:
+        """Have the keeper end the child's family and itself. From any thread, with the lock held."""
+        with contextlib.suppress(OSError):  # it has ended
+            self.control.shutdown(socket.SHUT_WR)
+
+    async def reaped(self) -> bool:
+        """Wait for the keeper's end and reap it; False after 3 seconds."""
+        assert self.popen is not None, "it was started"
+        with trio.move_on_after(REAP_S):
+            if self._keeper is not None:
+                await trio.lowlevel.wait_readable(self._keeper)
+            else:
+                await trio.to_thread.run_sync(self.popen.wait, abandon_on_cancel=True)
+            self.popen.wait()
+            return True
+        return False
+
+    async def force(self) -> None:
+        """End a keeper that does not do its work, and reap it: it was stopped perhaps, so it may go on first."""
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            self._signal_keeper(number)
+            if await self.reaped():
+                return
+        log.error("a keeper cannot be killed; its process is left behind")
+
+    def _signal_keeper(self, number: int) -> None:
+        assert self.popen is not None, "it was started"
+        if self._keeper is None:
+            self.popen.send_signal(number)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._keeper, number)
+
+    def kill_child(self) -> None:
+        """Kill the child and its group without the keeper, which is gone."""
+        if self.child is None:
+            return
+        with contextlib.suppress(OSError):  # it has ended, or it is no process: the child had got hold of its keeper
+            # Stopped, it does not end by itself, so its number stays its own while its group is signalled.
+            signal.pidfd_send_signal(self.child, signal.SIGSTOP)
+            pid = number_of(self.child)
+            if pid is not None and not select.select([self.child], [], [], 0)[0]:
+                os.killpg(pid, signal.SIGKILL)
+            signal.pidfd_send_signal(self.child, signal.SIGKILL)
+
+    def said(self) -> str:
+        """What the sandbox or the keeper complained of."""
+        ready, _, _ = select.select([self.diagnostics[0]], [], [], 0)
+        said = os.read(self.diagnostics[0], DIAGNOSTIC_BYTES) if ready else b""
+        return said.decode("utf-8", "replace").strip()
+
+    def abort(self) -> None:
+        """Give up in the middle of starting."""
+        if self.popen is not None:
+            self.popen.kill()
+            self.popen.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Close what the host holds, except for what others have taken over."""
+        self.control.close()
+        os.close(self.diagnostics[0])
+        for descriptor in self._descriptors():
+            os.close(descriptor)
+        self.stdin = self.child = self._keeper = None
+        self.outputs = []
+
+    def _descriptors(self) -> Iterator[int]:
+        for descriptor in (self.stdin, self.child, self._keeper, *self.outputs):
+            if descriptor is not None:
+                yield descriptor
+
+
+def number_of(descriptor: int | None) -> int | None:
+    """The number that a process has here, which is another one inside its sandbox."""
+    if descriptor is None:
+        return None
+    try:
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb", 0) as file:
+            for line in file.read(1024).splitlines():
+                if line.startswith(b"Pid:"):
+                    return max(int(line[4:]), 0) or None
+    except OSError:
+        return None
+    return None

@@ -1,0 +1,128 @@
+"""astrid:http, redirects: each hop is checked like the first, and what is secret stays with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from http_functions import Asked, Handler, answer, functions, options, request, serving, talking
+
+SECRETS = [("Authorization", "Bearer x"), ("Cookie", "a=b"), ("X-Api-Key", "k"), ("X-Plain", "p")]
+
+
+def redirect(location: str, status: int = 302) -> Handler:
+    return answer(b"", f"location: {location}", status=f"{status} Found")
+
+
+def moved(table: dict[str, str], status: int = 302) -> Handler:
+    """Redirect what is in the table; say of the rest what it was asked."""
+
+    async def handler(stream: Any, asked: Asked) -> None:
+        to = table.get(asked.target)
+        found = answer(f"{asked.method} {asked.target}".encode()) if to is None else redirect(to, status)
+        await found(stream, asked)
+
+    return handler
+
+
+FOLLOWED = [
+    (301, "post", "GET", b""),
+    (302, "post", "GET", b""),
+    (303, "put", "GET", b""),
+    (303, "head", "HEAD", b""),
+    (307, "post", "POST", b"body"),
+    (308, "put", "PUT", b"body"),
+    (302, "get", "GET", b""),
+]
+
+
+@pytest.mark.parametrize(("status", "method", "then", "body"), FOLLOWED)
+async def test_a_redirect_keeps_or_changes_the_method(status: int, method: str, then: str, body: bytes) -> None:
+    async with talking(moved({"/a": "b?c"}, status)) as (http, server):
+        sent = None if method in ("get", "head") else b"body"
+        response = await http("http-request", request(server.url("/a"), method, [("Content-Type", "x")], sent))
+    last = server.asked[-1]
+    assert (last.method, last.target, last.body) == (then, "/b?c", body)
+    assert ("content-type" in last.headers) == bool(body)
+    assert (response.meta.final_url, response.meta.redirect_count) == (server.url("/b?c"), 1)
+
+
+async def test_a_response_without_a_location_is_no_redirect() -> None:
+    async with talking(answer(b"x", status="302 Found")) as (http, server):
+        assert (await http("http-request", request(server.url()))).status == 302
+
+
+async def test_secrets_stay_with_their_origin() -> None:
+    async with serving(answer(b"other")) as other:
+        async with serving(moved({"/a": "/b", "/b": other.url("/c", "x.example")})) as server:
+
+            async def resolve(name: str, port: int) -> Sequence[str]:
+                return ["127.0.0.1"]
+
+            allow = f"127.0.0.1:{server.port}", f"127.0.0.1:{other.port}"
+            async with functions(*allow, resolve=resolve) as http:
+                url = server.url("/a").replace("//", "//user:pass@")
+                response = await http("http-request", request(url, headers=SECRETS))
+    assert response.body == b"other"
+    assert {"authorization", "cookie", "x-api-key", "x-plain"} <= set(server.asked[1].headers)
+    headers = other.asked[0].headers
+    assert headers["host"] == f"x.example:{other.port}"
+    assert headers["x-plain"] == "p"
+    assert {"authorization", "cookie", "x-api-key"}.isdisjoint(headers)
+
+
+REFUSED = [
+    ("http://169.254.169.254/latest/", "airlock-rejected", "redirect-blocked"),
+    ("http://[::1]/", "airlock-rejected", "redirect-blocked"),
+    ("//metadata.google.internal/", "capability-denied", "redirect-blocked"),
+    ("http://inside.example/", "airlock-rejected", "redirect-blocked"),
+    ("file:///etc/passwd", "invalid-request", "redirect-blocked"),
+    ("http://a b/", "invalid-request", "redirect-blocked"),
+]
+
+
+@pytest.mark.parametrize(("location", "first", "second"), REFUSED)
+async def test_a_redirect_to_where_none_may_go_is_refused(location: str, first: str, second: str) -> None:
+    async def resolve(name: str, port: int) -> Sequence[str]:
+        return ["192.168.7.7"]
+
+    net = ("127.0.0.1", "169.254.169.254", "::1", "inside.example")
+    async with serving(redirect(location)) as server:
+        for version, case in (("1.0", first), ("1.1", second)):
+            async with functions(f"127.0.0.1:{server.port}", version=version, net=net, resolve=resolve) as http:
+                for function in ("http-request", "http-stream-start"):
+                    assert await http.case(function, request(server.url())) == case
+    assert len(server.asked) == 4
+
+
+async def test_a_redirect_to_another_port_needs_the_operators_leave_too() -> None:
+    async with serving(answer(b"secret")) as other, talking(redirect(other.url())) as (http, server):
+        assert await http.case("http-request", request(server.url())) == "redirect-blocked"
+    assert other.asked == []
+
+
+@pytest.mark.parametrize(("version", "case"), [("1.0", "protocol"), ("1.1", "too-many-redirects")])
+async def test_more_than_ten_redirects_are_too_many(version: str, case: str) -> None:
+    async with talking(redirect("/again"), version) as (http, server):
+        assert await http.case("http-request", request(server.url())) == case
+    assert len(server.asked) == 11
+
+
+async def test_options_bound_redirects() -> None:
+    async with talking(redirect("/again")) as (http, server):
+        for given, most in ((0, 1), (2, 3), (1_000, 11)):
+            server.asked.clear()
+            failure = await http.case("http-request-opts", request(server.url()), options(max_redirects=given))
+            assert (failure, len(server.asked)) == ("too-many-redirects", most)
+
+
+async def test_options_say_what_a_redirect_is() -> None:
+    async with talking(redirect("/b")) as (http, server):
+        asked = request(server.url("/a"))
+        assert await http.case("http-request-opts", asked, options(redirect="error")) == "redirect-blocked"
+        response = await http("http-request-opts", asked, options(redirect="manual"))
+        assert (response.status, response.meta.redirect_count) == (302, 0)
+        stream = await http("http-stream-start-opts", asked, options(redirect="manual"))
+        assert await http("[method]http-stream.status", stream) == 302
+        stream.close()

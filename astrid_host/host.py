@@ -43,6 +43,7 @@ from astrid_host.wit import Packages
 
 if TYPE_CHECKING:
     from astrid_host.syscalls.approval import Policy
+    from astrid_host.syscalls.uplink import Inbound
 
 log = logging.getLogger(__name__)
 
@@ -97,12 +98,20 @@ class Host:
     """
 
     def __init__(
-        self, bus: Bus, turns: Turns, registry: Registry, instances: Instances, tools: Tools, principal: str
+        self,
+        bus: Bus,
+        turns: Turns,
+        registry: Registry,
+        instances: Instances,
+        functions: HostFunctions,
+        tools: Tools,
+        principal: str,
     ) -> None:
         self._bus = bus
         self._turns = turns
         self._registry = registry
         self._instances = instances
+        self._functions = functions
         self.tools = tools
         self.principal = principal
 
@@ -170,6 +179,11 @@ class Host:
             check_principal(principal)
         source = Receiver(name or pattern, pattern, principal) if observe else Subscription(pattern, principal)
         return HostSubscription(self._bus, self._turns, source)
+
+    def inbound(self) -> Inbound:
+        """What users of other platforms sent through capsules' bridges: `async with host.inbound() as messages`, then `async for`.
+        One reader at a time; without one a bridge is told `quota`."""
+        return self._functions.uplinks.inbound()
 
     def stats(self) -> HostStats:
         """What the host did since it started, and what it holds now. From any thread; nobody waits for it for long."""
@@ -317,7 +331,7 @@ async def open_host(
                 tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)
-                yield Host(bus, turns, registry, instances, tools, principal)
+                yield Host(bus, turns, registry, instances, functions, tools, principal)
             finally:
                 await turns.close()
                 nursery.cancel_scope.cancel()

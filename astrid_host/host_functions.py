@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from astrid_host.syscalls.io import Background
     from astrid_host.syscalls.process import Tracker
     from astrid_host.syscalls.questions import Questions
+    from astrid_host.syscalls.uplink import Uplinks
 
 
 PACKAGES = ("ipc", "kv", "sys", "fs", "io", "http", "net", "process", "approval", "elicit", "identity", "uplink")
@@ -141,6 +142,13 @@ class HostFunctions:
 
         return Http(self._airlock, self._background)
 
+    @cached_property
+    def uplinks(self) -> Uplinks:
+        """The bridges to other platforms."""
+        from astrid_host.syscalls.uplink import Uplinks
+
+        return Uplinks(self._turns)
+
     # The packages.
 
     def _ipc(self) -> Iterable[Interface]:
@@ -193,9 +201,9 @@ class HostFunctions:
         return (Identity(self._stores.identities),)
 
     def _uplink(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.uplink import Uplink, Uplinks
+        from astrid_host.syscalls.uplink import Uplink
 
-        return (Uplink(Uplinks(self._turns)),)
+        return (Uplink(self.uplinks),)
 
 
 def _in_lifecycle(call: Running) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 from astrid_host.abi import Variant
@@ -41,7 +42,7 @@ def shown(kind: wit.Type, value: Any) -> str:
     """A value of a WIT type."""
     match kind:
         case wit.Primitive(name="string"):
-            return '"' + "".join(_ESCAPED.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in value) + '"'
+            return f'"{"".join(map(_escaped, value))}"'
         case wit.Primitive():
             return str(value).lower()
         case wit.ListOf():
@@ -49,9 +50,7 @@ def shown(kind: wit.Type, value: Any) -> str:
         case wit.OptionOf():
             return "None" if value is None else f"Some({shown(kind.some, value)})"
         case wit.Record():
-            fields = (
-                f"{field.name}: {shown(field.type, getattr(value, _snake(field.name)))}" for field in kind.fields
-            )
+            fields = (f"{field.name}: {shown(field.type, getattr(value, _snake(field.name)))}" for field in kind.fields)
             return f"{_camel(kind.name)} {{ {', '.join(fields)} }}"
         case wit.Enum():
             assert value in kind.cases
@@ -62,6 +61,13 @@ def shown(kind: wit.Type, value: Any) -> str:
             return _camel(kind.resource.name)
         case _:
             raise TypeError(f"no host function returns a {kind}")
+
+
+def _escaped(c: str) -> str:
+    """A character in a text: what cannot be seen, or changes what stands before it, is a number."""
+    if c in _ESCAPED:
+        return _ESCAPED[c]
+    return c if c.isprintable() and unicodedata.category(c) not in ("Mn", "Me") else f"\\u{{{ord(c):x}}}"
 
 
 def _variant(kind: wit.Variant, value: Variant) -> str:

@@ -181,8 +181,10 @@ class Host:
         return HostSubscription(self._bus, self._turns, source)
 
     def inbound(self) -> Inbound:
-        """What users of other platforms sent through capsules' bridges: `async with host.inbound() as messages`, then `async for`.
-        One reader at a time; without one a bridge is told `quota`."""
+        """What users of other platforms sent through capsules' bridges: `async with` it, then `async for` over it.
+
+        There is one reader at a time; without one a bridge is told `quota`.
+        """
         return self._functions.uplinks.inbound()
 
     def stats(self) -> HostStats:

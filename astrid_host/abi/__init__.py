@@ -17,6 +17,7 @@ from astrid_host.abi.codegen import (
 from astrid_host.abi.component import CoreModule, core_module
 from astrid_host.abi.exports import ExportKind, export_kinds
 from astrid_host.abi.layout import CoreSignature, core_signature
+from astrid_host.abi.reach import inner_imports
 from astrid_host.abi.resources import HandleTable
 from astrid_host.abi.values import Err, Ok, Some, Variant
 
@@ -41,4 +42,5 @@ __all__ = [
     "core_module",
     "core_signature",
     "export_kinds",
+    "inner_imports",
 ]

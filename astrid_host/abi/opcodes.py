@@ -22,13 +22,14 @@ class Survey(msgspec.Struct):
     """What a function's body does.
 
     `calls` are the functions that it calls by index or takes references of; `first` those of them that are called before it
-    can go one way or another; `indirect` says that it calls through a table or a reference; `stays` that it may not end at
-    once: it has a loop, or an instruction that always traps.
+    can go one way or another; `indirect` says that it calls through a table or a reference, `references` that it takes
+    a reference; `stays` that it may not end at once: it has a loop, or an instruction that always traps.
     """
 
     calls: list[int] = []
     first: list[int] = []
     indirect: bool = False
+    references: bool = False
     stays: bool = False
 
 
@@ -71,6 +72,7 @@ def survey(reader: Reader) -> Survey:
             found.indirect = True
         elif opcode == 0xD2:  # ref.func
             found.calls.append(reader.number())
+            found.references = True
         else:
             found.stays = found.stays or opcode in (_UNREACHABLE, _LOOP)
             straight = straight and opcode != _UNREACHABLE and opcode not in _BRANCHES

@@ -8,6 +8,7 @@ log line, never a start.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import platform
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from astrid_host.abi import CoreModule, inner_imports
+
 log = logging.getLogger(__name__)
-HASH = ".blake3"
+HASH, INNER = ".blake3", ".inner"
 
 
 class ModuleCache:
@@ -62,6 +65,32 @@ class ModuleCache:
         """Keep compiled code; a full or read-only disk is a log line."""
         self._write(path.with_suffix(HASH), blake3(code).hexdigest().encode())
         self._write(path, code)
+
+    def inner_imports(self, path: Path | None, core: CoreModule) -> frozenset[tuple[str, str]]:
+        """`abi.inner_imports` of a module, which takes as long as half a compilation: found once and kept.
+
+        Args:
+            path: where the compiled form is kept; None when nothing is.
+        """
+        noted = self._noted(path.with_suffix(INNER)) if path is not None else None
+        if noted is None:
+            noted = inner_imports(core)
+            if path is not None:
+                text = json.dumps(sorted(noted))
+                self._write(path.with_suffix(INNER), f"{blake3(text.encode()).hexdigest()}\n{text}".encode())
+        return noted
+
+    def _noted(self, path: Path) -> frozenset[tuple[str, str]] | None:
+        try:
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+                return None
+            digest, _, text = path.read_text().partition("\n")
+        except (OSError, UnicodeDecodeError):
+            return None
+        if blake3(text.encode()).hexdigest() != digest:
+            return None
+        return frozenset((module, name) for module, name in json.loads(text))
 
     def _write(self, path: Path, content: bytes) -> None:
         part = path.with_suffix(f"{path.suffix}.{os.getpid()}.part")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 
 import wasmtime
@@ -81,7 +82,8 @@ class Engine:
             self.compiled += 1
             if path is not None:
                 self.cache.write(path, bytes(compiled.serialize()))
-        return Module(name, compiled, core)
+                self.cache.inner_imports(path, core)  # here, where a thread may take its time
+        return Module(name, compiled, core, partial(self.cache.inner_imports, path, core))
 
     def is_cached(self, wasm: bytes) -> bool:
         """Whether `module` would find it compiled already, and so return in a millisecond."""

@@ -86,7 +86,7 @@ class Linker:
         Raises:
             ImportsMissing: it imports what the host does not have; all of it is named.
         """
-        problems, missing, waits = [], [], False
+        problems, missing, waiting = [], [], set()
         for needed in module.imports:
             key = (needed.module, needed.name)
             defined = self._defined.get(key) or self._define(key)
@@ -100,11 +100,14 @@ class Linker:
                 )
                 missing.append(key)
             else:
-                waits = waits or defined[2]
+                if defined[2]:
+                    waiting.add(key)
         if problems:
             raise ImportsMissing(
                 f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing
             )
+        # Inner functions that could reach an import that waits are futures of their own, which takes several times as long.
+        waits = bool(waiting) and not waiting.isdisjoint(module.inner_imports())
         return Prelinked(self._engine, self._linker, module, entries, waits, self._keep)
 
     def _define(self, key: tuple[str, str]) -> tuple[tuple[str, ...], tuple[str, ...], bool] | None:

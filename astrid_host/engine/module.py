@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import wasmtime
@@ -22,11 +22,19 @@ class Module:
         name: what it is called in messages: the capsule's name.
         compiled: the engine's form of it.
         core: the core module itself, with its imports and exports.
+        inner_imports: which imports its allocator and post-return functions may call.
     """
 
-    __slots__ = ("compiled", "core", "exports", "imports", "name")
+    __slots__ = ("compiled", "core", "exports", "imports", "inner_imports", "name")
 
-    def __init__(self, name: str, compiled: wasmtime.Module, core: CoreModule) -> None:
+    def __init__(
+        self,
+        name: str,
+        compiled: wasmtime.Module,
+        core: CoreModule,
+        inner_imports: Callable[[], frozenset[tuple[str, str]]],
+    ) -> None:
+        self.inner_imports = inner_imports
         self.name = name
         self.compiled = compiled
         self.core = core
@@ -56,7 +64,7 @@ class Prelinked:
 
     Args:
         entries: the exports that may be called, by name; those it does not export are left out.
-        waits: whether it imports a function that may suspend it.
+        waits: whether its allocator or a post-return function might reach an import that may suspend it.
         callbacks: what its imports call; kept, because nothing else may.
 
     Raises:

@@ -21,7 +21,7 @@ from linked_guests import (
 )
 
 from astrid_host.engine import Activation, Engine, Import, Suspend
-from astrid_host.errors import GuestFault, Trap
+from astrid_host.errors import GuestFailed, GuestFault, Trap
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +38,27 @@ def quick_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def test_results_of_waits_are_lowered_by_allocators_of_their_own_futures(engine: Engine) -> None:
-    """A module that imports a waiting function is entered by a future for each allocation: it works under load, from
-    many threads, with many allocations a call."""
+@pytest.mark.parametrize("might_wait", [False, True], ids=["plainly", "as futures of their own"])
+def test_results_of_waits_are_lowered_by_allocators_that_are_called(might_wait: bool, engine: Engine) -> None:
+    """One that might reach an import that waits is a future for each allocation. Both work under load, from many threads, with
+    many allocations a call."""
 
     def words(activation: Activation, n: int) -> Suspend:
         return Suspend(activation, lambda: [f"word {i}" for i in range(n)])
 
     guest = Guest(WORDS_IMPORT, publishes=False)
+    if might_wait:
+        guest.realloc = ""
+        guest.add("""(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+          (if (i32.const 0) (then (call $words (i32.const 0) (i32.const 0))))
+          (call $alloc (local.get 0) (local.get 1) (local.get 2) (local.get 3)))""")
     first = "(i32.load (i32.load (i32.const 1104)))"
     guest.handles(
         "(call $words (i32.load8_u (local.get $payload)) (i32.const 1104))"
         f"(call $answer {guest.text('final')} {first} (i32.const 6))"
     )
     module = linked(engine, guest, words=Import(WORDS, words, True))
-    assert module.waits
+    assert module.waits is might_wait
 
     def work(me: int) -> None:
         instance = module.new(MEMORY)
@@ -101,3 +107,62 @@ def test_no_import_can_be_called_from_the_allocator(engine: Engine, waits: bool)
     with pytest.raises(GuestFault, match="cabi_realloc"):
         hook(module, module.new(MEMORY)).advance()
     assert called == []
+
+
+THROUGH = {
+    "directly": ("(call $wait)", ""),
+    "through another function": ("(call $between)", "(func $between (result i32) (call $wait))"),
+    "through a table": (
+        "(call_indirect (type $answers) (i32.const 1))",
+        "(table 2 funcref) (elem (i32.const 1) $wait)",
+    ),
+    "through a passive segment": (
+        "(table.init $later (i32.const 0) (i32.const 0) (i32.const 1)) (call_indirect (type $answers) (i32.const 0))",
+        "(table 1 funcref) (elem $later func $wait)",
+    ),
+    "through a reference that other code puts into a table": (
+        "(call_indirect (type $answers) (i32.const 0))",
+        '(table 1 funcref) (export "out" (func $wait)) (func (export "never") (table.set (i32.const 0) (ref.func $wait)))',
+    ),
+    "through a global": (
+        "(table.set (i32.const 0) (global.get $held)) (call_indirect (type $answers) (i32.const 0))",
+        "(table 1 funcref) (global $held funcref (ref.func $wait))",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", THROUGH)
+def test_whatever_way_an_allocator_could_reach_an_import_that_waits_it_is_a_future_of_its_own(
+    engine: Engine, way: str
+) -> None:
+    """As a plain call it would end the process when it gets there; as a future it traps."""
+    call, more = THROUGH[way]
+    guest = Guest(NUMBER_IMPORT, publishes=False).handles("")
+    guest.realloc = ""
+    guest.add(
+        "(type $answers (func (result i32)))",
+        "(func $wait (type $answers) (call $number (i32.const 4096)))",
+        more,
+        f'(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) {call})',
+    )
+    module = linked(engine, guest, number=number(lambda _activation, n: n, waits=True))
+    assert module.waits
+    with pytest.raises(GuestFailed):
+        hook(module, module.new(MEMORY)).advance()
+
+
+def test_an_allocator_that_can_reach_none_is_called_plainly(engine: Engine) -> None:
+    """Calls through a table count as calls of all that is in one, and of nothing else."""
+    guest = Guest(NUMBER_IMPORT, publishes=False).handles("(drop (call $number (i32.const 1)))")
+    guest.add(
+        "(type $answers (func (result i32)))",
+        "(func $five (type $answers) (i32.const 5))",
+        "(table 1 funcref) (elem (i32.const 0) $five)",
+    )
+    guest.realloc = ""
+    guest.add("""(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+      (drop (call_indirect (type $answers) (i32.const 0)))
+      (call $alloc (local.get 0) (local.get 1) (local.get 2) (local.get 3)))""")
+    module = linked(engine, guest, number=number(lambda _activation, n: n, waits=True))
+    assert not module.waits
+    assert to_the_end(hook(module, module.new(MEMORY))).action == "continue"

@@ -107,6 +107,7 @@ class Call(Activation):
         "refused",
         "standing",
         "stretch",
+        "talked",
         "worked",
     )
 
@@ -131,6 +132,7 @@ class Call(Activation):
         self.worked = 0.0  # seconds of computing, host functions included
         self.stretch = 0.0  # of these, since it waited or talked last
         self.marked = 0  # how many host functions it had called then
+        self.talked = 0  # how many of them it called in the last stretch
         self.chatty = False  # it yielded because it called many of them: it does not only compute
         self.heavy = False  # it computed for long before it waited: the crew goes on with it
         self.parked = False  # waiting, and off its stack: to be made runnable by whoever wakes it

@@ -191,7 +191,7 @@ class Turns:
                     if call.chatty:
                         self.share_loop(call)
                         break
-                    if call.stretch > LONG_S:
+                    if call.stretch > LONG_S * (1 + call.talked):
                         call.owner.pace.took(call.worked, LONG_S)
                         self.crew.take_over(call)
                         break
@@ -257,7 +257,8 @@ class Turns:
             if call.brake is not None and self._stands_still(call):
                 return True
             if call.worked <= call.limit_s:
-                call.chatty = call.reached - call.marked >= CHATTY_CALLS
+                call.talked = call.reached - call.marked
+                call.chatty = call.talked >= CHATTY_CALLS
                 if call.chatty:
                     call.stretch = 0.0
                 call.marked = call.reached

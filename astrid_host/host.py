@@ -282,7 +282,7 @@ async def open_host(
         strict: raise when a capsule fails to load, instead of keeping its error.
 
     Raises:
-        AstridError: the workspace is no folder.
+        AstridError: the workspace is no folder, or lies in the state folder or the cache.
         ValueError: fewer than one worker, the principal is no name for one, or `config` or `allow_local` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
@@ -293,12 +293,13 @@ async def open_host(
         raise ValueError(f"workers is how many threads may compute beside the loop's, at least 1; given {workers}")
     check_principal(principal)
     places = [capsules_folder()] if capsules is None else [Path(place) for place in capsules]
+    cache = Path(platformdirs.user_cache_dir(APPLICATION))
     with contextlib.ExitStack() as stack:
         folder = _state_folder(state_dir, stack)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder)))
-        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder)))
+        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
-        engine = Engine(Path(platformdirs.user_cache_dir(APPLICATION)) / "modules")
+        engine = Engine(cache / "modules")
         bus = Bus()
         async with _nursery() as nursery:
             turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))

@@ -188,7 +188,8 @@ class HostFunctions:
     def _approval(self) -> Iterable[Interface]:
         from astrid_host.syscalls.approval import Approval
 
-        return (Approval(self._questions, self._stores.approvals, str(self._workspace.resolve()), self._policy),)
+        workspace, redacted = str(self._workspace.resolve()), self._stores.secrets.redacted
+        return (Approval(self._questions, self._stores.approvals, workspace, self._policy, redacted=redacted),)
 
     def _elicit(self) -> Iterable[Interface]:
         from astrid_host.syscalls.elicit import Elicit

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 from astrid_host.cli.tables import printable
 
 if TYPE_CHECKING:
+    import trio
+
     from astrid_host.host import Host
+    from astrid_host.listening import HostEvent
+    from astrid_host.payloads.kinds import ApprovalRequired
     from astrid_host.syscalls.approval import Asked
 
 TOPIC = "astrid.v1.approval"
@@ -26,20 +30,23 @@ class Unattended:
     Args:
         call_id: of the call that the command makes; None for none.
         principal: on whose behalf it is made.
-        yes: approve what that call asks for; all else is denied.
+        yes: approve what the called tool's capsule asks for in that call; all else is denied.
 
     Attributes:
+        capsule: which one that is, when the host is open and it is known; until then all is denied.
         denied: for each request that was denied, what it was and how to let it through.
     """
 
     def __init__(self, call_id: str | None, principal: str, yes: bool) -> None:
         self._call = (principal, call_id)
         self._yes = yes and call_id is not None
+        self.capsule: str | None = None
         self.denied: list[str] = []
 
     def decide(self, asked: Asked) -> bool:
         """Whether a request is approved, once."""
-        if self._yes and (asked.principal, asked.call_id) == self._call:
+        # Others may receive the call's event too, and what they ask for is not what was called.
+        if self._yes and asked.capsule == self.capsule and (asked.principal, asked.call_id) == self._call:
             return True
         from astrid_host.syscalls.approval import mend
 
@@ -49,39 +56,70 @@ class Unattended:
         return False
 
 
-async def answer_at_terminal(host: Host, principal: str) -> None:
+def provider(host: Host, tool: str) -> str | None:
+    """The id of the capsule that provides a tool, the first in load order; None when there is none."""
+    return next((capsule.id for capsule in host.capsules.values() if tool in capsule.tools), None)
+
+
+async def answer_at_terminal(host: Host, principal: str, task_status: trio.TaskStatus[None] | None = None) -> None:
     """Ask the person at the terminal about each request of a principal, until it is cancelled.
 
     Args:
         host: whose capsules ask.
         principal: whose requests.
+        task_status: told when it listens; a request before that would be denied, because nobody receives it.
 
-    Cancelled while a person is asked, it leaves: what is typed later is read by nobody.
+    Only the host's own questions are asked: what a capsule publishes in their place is passed over. Cancelled while a person is
+    asked, it leaves: what is typed later is read by nobody.
     """
     import trio
 
     async with host.subscribe(TOPIC, principal=principal) as requests:
+        if task_status is not None:
+            task_status.started()
         async for event in requests:
-            request = event.payload
-            if not isinstance(request, dict) or request.get("type") != "approval_required":
+            request = _question(event)
+            if request is None:
                 continue
             # A read of the terminal cannot be interrupted, and the command shall end without another key.
             decision = await trio.to_thread.run_sync(_ask, request, abandon_on_cancel=True)
-            answer = {"type": "approval_response", "request_id": request["request_id"], "decision": decision}
-            host.publish(f"{TOPIC}.response.{request['request_id']}", answer, principal=principal)
+            answer = {"type": "approval_response", "request_id": request.request_id, "decision": decision}
+            host.publish(f"{TOPIC}.response.{request.request_id}", answer, principal=principal)
 
 
-def _ask(request: dict[str, str]) -> str:
+def _question(event: HostEvent) -> ApprovalRequired | None:
+    """The question that the host asks by an event; None when it is another's, or none."""
+    from uuid import UUID
+
+    import msgspec
+
+    from astrid_host.payloads import NIL_SOURCE
+    from astrid_host.payloads.kinds import ApprovalRequired
+
+    if event.source_id != NIL_SOURCE:
+        return None
+    try:
+        request = msgspec.convert(event.payload, ApprovalRequired)
+        return request if str(UUID(request.request_id)) == request.request_id else None
+    except ValueError:  # of both: no such payload, no UUID
+        return None
+
+
+def _ask(request: ApprovalRequired) -> str:
     """Show one request, and read the decision; anything but a clear yes is a no."""
     from astrid_host.gates.allowances import allowance_for
 
-    allowance = allowance_for(request["action"], request["resource"])
+    allowance = allowance_for(request.action, request.resource)
     offered = _ONCE if allowance is None else _ONCE | _LONGER
     longer = f", [s] for this session or [a] always: {printable(str(allowance))}" if allowance is not None else ""
     sys.stderr.write(
-        f"\n{printable(request['reason'])}: {printable(request['action'])}\n"
-        f"  {printable(request['resource'])}\n"
+        f"\n{printable(request.reason)}: {printable(request.action)}\n"
+        f"  {printable(request.resource)}\n"
         f"Allow it? [y] once{longer}; anything else denies: "
     )
     sys.stderr.flush()
-    return offered.get(sys.stdin.readline().strip().lower(), "deny")
+    try:
+        typed = sys.stdin.readline()
+    except UnicodeDecodeError:
+        return "deny"
+    return offered.get(typed.strip().lower(), "deny")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astrid_host.cli import options
-from astrid_host.cli.answering import Unattended, answer_at_terminal
+from astrid_host.cli.answering import Unattended, answer_at_terminal, provider
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, run_with_host
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def call(
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, a JSON object.")] = "{}",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the result.")] = 60.0,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Approve what this call asks for; else a person is asked.")
+        bool, typer.Option("--yes", help="Approve what the called tool asks for; else a person is asked.")
     ] = False,
     capsules: options.CapsulePlaces = None,
     no_bundled: options.NoBundled = False,
@@ -48,9 +48,10 @@ def call(
     async def body(host: Host) -> int:
         import trio
 
+        nobody.capsule = provider(host, tool)
         async with trio.open_nursery() as nursery:
             if asks:
-                nursery.start_soon(answer_at_terminal, host, principal)
+                await nursery.start(answer_at_terminal, host, principal)
             result = await host.tools.execute(tool, given, call_id=call_id, timeout=timeout)
             nursery.cancel_scope.cancel()
         sys.stdout.write(result.content + "\n")

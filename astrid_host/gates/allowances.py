@@ -1,13 +1,14 @@
 """What a person allowed before: whether an earlier "session" or "always" covers a request, by the very text that is to run.
 
-An allowance covers what begins with the words that were allowed, or one resource only. Neither covers a text in which a shell
-would find more than one command: with an operator in it, every request is asked about anew. Texts are compared as they are:
-nothing is trimmed, cut, folded or unescaped, so what matches here is what runs. Everything is pure and has an answer for every
-text. (Astrid, approval: allowances.)
+An allowance covers what begins with the words that were allowed, where the action that is asked for are words with which it
+begins as well; or one resource only. Neither covers a text in which a shell would find more than one command: with an operator in
+it, every request is asked about anew. Texts are compared as they are: nothing is trimmed, cut, folded or unescaped, so what
+matches here is what runs. Everything is pure and has an answer for every text. (Astrid, approval: allowances.)
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -18,7 +19,13 @@ RESOURCE_CHARACTERS = 1024
 # What makes a shell run more than the one command that the text begins with: lists, pipes, redirections, substitutions (in zsh
 # also those of `=(…)` and of glob qualifiers). Line ends and other control characters count as well.
 OPERATORS = frozenset(";&|`$<>()")
+_UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Cs")
 _JOINERS = "\u200c\u200d"  # letters of several scripts, and emoji, are written with them
+# What fonts show as nothing, whatever its category: Unicode's Default_Ignorable_Code_Point, and the empty pattern of Braille.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 
 class Allowance(NamedTuple):
@@ -26,8 +33,8 @@ class Allowance(NamedTuple):
 
     Attributes:
         action: the words that were allowed.
-        resource: None allows every resource that is the action, or begins with it and a space; else the only resource for which
-            the action is allowed.
+        resource: None allows every resource that is the action, or begins with it and a space, when asked for by an action of
+            which the same is true; else the only resource for which the action is allowed.
     """
 
     action: str
@@ -44,7 +51,8 @@ class Allowance(NamedTuple):
             return False
         if self.resource is not None:
             return action == self.action and resource == self.resource
-        return bool(self.action) and (resource == self.action or resource.startswith(self.action + " "))
+        # A person is shown both, so an action that says something else than the resource was not what was allowed.
+        return _begins(resource, self.action) and _begins(resource, action)
 
     def __str__(self) -> str:
         """As people read it: `git status *`, or `write_file: cwd://a.txt`."""
@@ -62,6 +70,10 @@ def allowance_for(action: str, resource: str) -> Allowance | None:
         if allowance.covers(action, resource):
             return allowance
     return None
+
+
+def _begins(text: str, words: str) -> bool:
+    return bool(words) and (text == words or text.startswith(words + " "))
 
 
 def covered(allowances: Iterable[Allowance], action: str, resource: str) -> bool:
@@ -82,12 +94,13 @@ def request_fault(action: str, resource: str) -> str | None:
     """Why a request cannot be shown to a person as it is; None when it can.
 
     Nothing is left out to make it fit: 256 characters of action and 1,024 of resource are all that can be asked about, and no
-    character may be one that is not seen or moves others (control characters, line ends, invisible and bidirectional marks).
+    character may be one that is not seen or moves others (control characters, line ends, joiners, variation selectors, invisible
+    and bidirectional marks), or looks like a space and is none.
     """
     for name, text, most in (("action", action, ACTION_CHARACTERS), ("resource", resource, RESOURCE_CHARACTERS)):
         if len(text) > most:
             return f"its {name} has {len(text)} characters, and a person is shown {most} at most: nothing is cut off"
-        hidden = first_hidden(text)
+        hidden = _first_unclear(text)
         if hidden is not None:
             return (
                 f"its {name} has U+{ord(text[hidden]):04X} at {hidden}, which a person would not see: nothing is left out; "
@@ -97,10 +110,23 @@ def request_fault(action: str, resource: str) -> str | None:
 
 
 def first_hidden(text: str) -> int | None:
-    """Where the first character of a text is that is not seen as itself; None when there is none."""
+    """Where the first character of a name is that is not seen as itself; None when there is none. Names may have joiners,
+    variation selectors and any space: scripts and emoji need them."""
     if text.isprintable():
         return None
     for at, character in enumerate(text):
-        if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Cs") and character not in _JOINERS:
+        if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
             return at
     return None
+
+
+def _first_unclear(text: str) -> int | None:
+    """The same of a text that is to be approved, where nothing but a plain space may look like nothing."""
+    if text.isascii() and text.isprintable():
+        return None
+    return next((at for at, character in enumerate(text) if _is_unclear(character)), None)
+
+
+def _is_unclear(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category in _UNSEEN or (category == "Zs" and character != " ") or _INVISIBLE.match(character) is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 TOPIC = "astrid.v1.approval"
 ANSWERS = "astrid.v1.approval.response."
 WAIT_S = 60.0
+TARGET_CHARACTERS = 8192
 SESSION_ALLOWANCES = 1024  # of one holder; then the oldest gives way
 DENIED, APPROVED, SESSION, ALWAYS, ALLOWANCE = "denied", "approved", "approved-session", "approved-always", "allowance"
 _DECISIONS = {"approve": APPROVED, "approve_session": SESSION, "approve_always": ALWAYS}
@@ -91,6 +93,11 @@ class Asking(Running, Protocol):
     def capsule(self) -> Holding: ...
 
 
+def _target(request: ApprovalRequest) -> str:
+    """All that is asked about: secrets are found in it before it is cut. What is longer is refused anyway."""
+    return f"{request.action[:TARGET_CHARACTERS]}: {request.target_resource[:TARGET_CHARACTERS]}"
+
+
 class Approval(Interface):
     """The host functions of astrid:approval.
 
@@ -99,20 +106,27 @@ class Approval(Interface):
         store: what was allowed for good.
         workspace: the folder that `cwd://` means, absolute and without links.
         policy: answers before anybody is asked; without one everything is asked.
+        redacted: takes secrets out of what is logged.
     """
 
     wit = ("astrid:approval/host@1.0.0",)
 
     def __init__(
-        self, questions: Questions, store: ApprovalStore, workspace: str, policy: Policy | None = None
+        self,
+        questions: Questions,
+        store: ApprovalStore,
+        workspace: str,
+        policy: Policy | None = None,
+        redacted: Callable[[str], str] = str,
     ) -> None:
         self._questions = questions
         self._store = store
         self._workspace = workspace
         self._policy = policy
+        self._redacted = redacted
         self._session: dict[Holder, dict[Allowance, None]] = {}
 
-    @syscall("request-approval", audited=lambda request: f"{request.action[:256]}: {request.target_resource[:1024]}")
+    @syscall("request-approval", audited=_target)
     async def request_approval(self, call: Asking, request: ApprovalRequest) -> ApprovalResponse:
         """Ask whether the caller may do something. Waits for 60 s at most, on no thread.
 
@@ -169,7 +183,7 @@ class Approval(Interface):
         try:
             decision = await self._questions.ask(call, (TOPIC,), question, ANSWERS + request_id, read, WAIT_S)
         except Unseen:
-            log.warning("%s: denied, because nobody receives %s: %s", asked.capsule, TOPIC, mend(asked))
+            log.warning("%s: denied, because nobody receives %s: %s", asked.capsule, TOPIC, self._redacted(mend(asked)))
             return DENIED
         if decision is None:
             raise HostError("timeout", detail=f"nobody decided on {asked.capsule}'s request within {WAIT_S:g} s")

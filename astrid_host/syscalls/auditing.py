@@ -1,11 +1,11 @@
 """Host functions that are audited: each call makes one row, committed before the guest goes on.
 
-A row says on whose behalf which capsule called what on which target, and how it ended: `ok`, the case of the error that the
-guest got, `cancelled` when its call ended while it waited, or `failed` when the call ended by a fault. Packages of which only
-refusals count (ipc, kv) make a row when they refuse. When the row of a call that went well cannot be written, the guest
-gets `unknown`, and what it would have got is closed: nothing is done for guests in silence (a function that has no errors
-ends its call instead). When it cannot be written for one that went wrong, the guest gets its own error, and the log says so.
-(Astrid, host functions: every host call is audited.)
+A row says on whose behalf which capsule called what on which target, and how it ended: `ok`, what a person decided, the
+case of the error that the guest got, `cancelled` when its call ended while it waited, or `failed` when the call ended by a
+fault. Packages of which only refusals count (ipc, kv) make a row when they refuse. When the row of a call that went well
+cannot be written, the guest gets `unknown`, and what it would have got is closed: nothing is done for guests in silence (a
+function that has no errors ends its call instead). When it cannot be written for one that went wrong, the guest gets its
+own error, and the log says so. (Astrid, host functions: every host call is audited.)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Auditing:
 
     Args:
         audit: where they go.
-        redacted: takes secrets out of a target.
+        redacted: takes secrets out of a target, which may be of any length: it is cut by whoever keeps it, afterwards.
     """
 
     def __init__(self, audit: Audit, redacted: Callable[[str], str] = str) -> None:
@@ -133,8 +133,9 @@ class Auditing:
         return run
 
     def _done(self, who: str, capsule: str, name: str, target: str, value: Any) -> None:
+        verdict = getattr(value, "decision", OK)  # what a person decided says more than that the question was asked
         try:
-            self._audit.append(who, capsule, name, self._redacted(target), OK)
+            self._audit.append(who, capsule, name, self._redacted(target), verdict)
         except StoreError as error:
             close = getattr(value, "close", None)
             if close is not None:

@@ -2,7 +2,8 @@
 
 A key's value is the first that there is: what the host itself says (where a socket is, which version was installed before),
 what was given for this run, what is stored for the call's principal, what is stored for everybody. Keys that the manifest
-types as secret are stored only as secrets, and others only as settings; a key that it does not declare may be either.
+types as secret are stored only as secrets, and others only as settings; a key that it does not declare may be either. What was
+given for this run to a key that the manifest types as secret is taken out of texts as stored secrets are.
 (Astrid, env resolution.)
 """
 
@@ -43,6 +44,10 @@ class Secrets(Protocol):
     """Where secrets are kept. Methods raise StoreError."""
 
     def get(self, principal: str, capsule: str, key: str) -> str | None: ...
+    def hide(self, value: str) -> None:
+        """Have a secret that is not stored taken out of texts as well."""
+        ...
+
     def load(self) -> None: ...
     def stale(self) -> bool: ...
 
@@ -119,12 +124,15 @@ class Configuration:
         said = self._said.get((capsule, key))
         if said is not None or key in RESERVED:
             return said
+        row = call.capsule.manifest.env.get(key)
         given = self._overlay.get((capsule, key))
         if given is not None:
+            if row is not None and row.type == SECRET:
+                self._secrets.hide(given)  # before a guest knows it
             return given
         if self._version is None:
             self.load()
-        principal, row = call.principal, call.capsule.manifest.env.get(key)
+        principal = call.principal
         if row is None or row.type != SECRET:
             values = self._values
             value = values.get((principal, capsule, key))

@@ -4,19 +4,21 @@
     home://x            the principal's home
     /tmp/x              a scratch folder of the principal and the capsule
 
-`.` segments and doubled slashes are dropped; `..` is refused. (Astrid, fs: paths.) What goes wrong is a `HostError` with a
-case of astrid:fs.
+`.` segments and doubled slashes are dropped; `..` is refused. (Astrid, fs: paths.) A workspace may contain the folders in
+which the host keeps its own files: they are no part of `cwd://`. What goes wrong is a `HostError` with a case of astrid:fs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import re
+import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -32,6 +34,7 @@ WIT_VIEW = ("wit",)  # below a home: the WIT packages, read-only
 HOME_FOLDERS = ((".config",), CAPSULES_VIEW, WIT_VIEW)
 
 Room: TypeAlias = Literal["cwd", "home", "tmp"]
+Inode: TypeAlias = tuple[int, int]  # a device, and a number on it
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CAPSULE = re.compile(r"[a-z0-9-]{1,128}")
@@ -89,13 +92,18 @@ class Root:
     Args:
         path: where it is, links resolved; links that begin with it lead back into it.
         fd: its descriptor, which is closed with it.
+
+    `hidden` are folders that no walk enters by any name, and `closed` are their places below the root, which no walk goes
+    to whatever is there.
     """
 
-    __slots__ = ("_parts", "fd")
+    __slots__ = ("_parts", "closed", "fd", "hidden")
 
     def __init__(self, path: Path, fd: int) -> None:
         self._parts = path.parts
         self.fd = fd
+        self.hidden: frozenset[Inode] = frozenset()
+        self.closed: frozenset[tuple[str, ...]] = frozenset()
 
     def __del__(self) -> None:
         os.close(self.fd)
@@ -113,12 +121,15 @@ class Roots:
     Args:
         workspace: what `cwd://` means; a folder that exists.
         state_dir: the folder in which homes and scratch folders are made, with mode 0700.
+        hidden: further folders that `cwd://` does not lead into, as it does not into `state_dir`. A missing one is made, so
+            that no guest makes it first.
 
     Raises:
-        AstridError: the workspace is not a folder that can be opened, or the state folder cannot be made.
+        AstridError: the workspace is not a folder that can be opened, or lies in the state folder or in a hidden one; the
+            state folder cannot be made.
     """
 
-    def __init__(self, workspace: Path, state_dir: Path) -> None:
+    def __init__(self, workspace: Path, state_dir: Path, hidden: Sequence[Path] = ()) -> None:
         self._workspace = _opened(workspace, "workspace")
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -126,8 +137,57 @@ class Roots:
             raise AstridError(f"the state folder {state_dir} cannot be made: {error.strerror}; give another") from error
         self._state = _opened(state_dir, "state folder")
         self._state_path = Path(os.path.realpath(state_dir))
+        self._hide(workspace, (state_dir, *hidden))
         self._kept: OrderedDict[tuple[str, ...], Root] = OrderedDict()
         self._lock = threading.Lock()
+
+    def _hide(self, workspace: Path, folders: Sequence[Path]) -> None:
+        self._hidden: list[Root] = []  # held open, so that no other folder gets their inodes
+        inodes: dict[Inode, Path] = {}
+        for folder in folders:
+            with contextlib.suppress(OSError):  # one that cannot be made is closed by its place
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._hidden.append(Root(folder, os.open(folder, FOLDER & ~os.O_NOFOLLOW)))
+                inodes[inode_of(os.fstat(self._hidden[-1].fd))] = folder
+        real = Path(os.path.realpath(workspace))
+        for above in (real, *real.parents):
+            own = None
+            with contextlib.suppress(PermissionError):  # what is not seen by its path is not below what is
+                own = inodes.get(inode_of(above.stat()))
+            if own is not None:
+                raise AstridError(
+                    f"the workspace {workspace} lies in {own}, where the host keeps its own files; give a workspace "
+                    "outside of it"
+                )
+        self._workspace.hidden = frozenset(inodes)
+        places = [Path(os.path.realpath(folder)) for folder in folders]
+        self._workspace.closed = frozenset(
+            place.relative_to(real).parts for place in places if place.is_relative_to(real)
+        )
+        self._passed = frozenset(inode for folder in folders for inode in _passed(folder))
+
+    @property
+    def hidden(self) -> frozenset[Inode]:
+        """The folders that `cwd://` does not lead into."""
+        return self._workspace.hidden
+
+    def protect(self, room: Room, segments: tuple[str, ...], status: os.stat_result | None) -> None:
+        """Refuse to move, replace or remove what the path of a hidden folder goes through: another folder could be put in
+        its place, which the host would take for its own at its next start.
+
+        Args:
+            room: where it is about to be done.
+            segments: its place there.
+            status: of what is there, a link itself; None for nothing.
+
+        Raises:
+            HostError: `access`.
+        """
+        if room != "cwd":
+            return
+        passed = status is not None and inode_of(status) in self._passed
+        if passed or any(place[: len(segments)] == segments for place in self._workspace.closed):
+            raise HostError("access", detail="the host keeps its own files below it: it stays where it is")
 
     def root(self, room: Room, principal: str, capsule: str) -> Root:
         """The root that a room of `Place` means to a capsule and principal; made when it is missing.
@@ -167,6 +227,33 @@ class Roots:
         """Let go of the homes and scratch folders. A walk that is under way keeps its root to its end."""
         with self._lock:
             self._kept.clear()
+
+
+def inode_of(status: os.stat_result) -> Inode:
+    """What identifies a file or folder, by whatever path it was reached."""
+    return status.st_dev, status.st_ino
+
+
+def _passed(path: Path) -> Iterator[Inode]:
+    """The folders and links that a path goes through, its end included, as far as they are there."""
+    left = [*reversed(path.absolute().parts[1:])]
+    at, links = "/", 0
+    with contextlib.suppress(OSError):  # so far and no farther
+        while left and links <= LINKS:
+            name = left.pop()
+            if name == "..":
+                at = os.path.dirname(at)
+                continue
+            here = os.path.join(at, name)
+            status = os.lstat(here)
+            yield inode_of(status)
+            if not stat.S_ISLNK(status.st_mode):
+                at = here
+                continue
+            links += 1
+            target = os.readlink(here)
+            at = "/" if target.startswith("/") else at
+            left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
 
 def _opened(path: Path, what: str) -> Root:

@@ -77,9 +77,29 @@ GIT_STATUS = Allowance("git status")
 )
 def test_the_words_that_were_allowed_cover_themselves_and_more_words(resource: str, expected: bool) -> None:
     assert GIT_STATUS.covers("git status", resource) is expected
-    assert GIT_STATUS.covers("whatever the capsule calls it", resource) is expected
-    assert covered([Allowance("other"), GIT_STATUS], "", resource) is expected
-    assert not covered([], "", resource)
+    assert GIT_STATUS.covers("git", resource) is expected
+    assert covered([Allowance("other"), GIT_STATUS], "git status", resource) is expected
+    assert not covered([], "git status", resource)
+    assert not GIT_STATUS.covers("whatever the capsule calls it", resource)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("git", True),
+        ("git status", True),
+        ("git status -s", True),
+        ("delete everything", False),
+        ("status", False),
+        ("gi", False),
+        ("git  status", False),
+        ("git status -s -x", False),
+        ("git ", False),
+        ("", False),
+    ],
+)
+def test_an_action_that_says_something_else_than_its_resource_is_not_covered(action: str, expected: bool) -> None:
+    assert Allowance("git").covers(action, "git status -s") is expected
 
 
 @pytest.mark.parametrize(
@@ -101,14 +121,15 @@ def test_an_allowance_of_one_resource_covers_that_one_for_that_action(
 
 def test_patterns_in_what_was_allowed_mean_themselves() -> None:
     for action in ("git *", "*", "?it", "[a-z]*", "g.t", "git %", "git _"):
-        assert not Allowance(action).covers("", "git status")
-        assert Allowance(action).covers("", action)
-        assert Allowance(action).covers("", f"{action} -s")
+        assert not Allowance(action).covers("git", "git status")
+        assert Allowance(action).covers(action, action)
+        assert Allowance(action).covers(action, f"{action} -s")
 
 
 def test_nothing_is_allowed_by_no_words_at_all() -> None:
     for resource in ("", " ", " rm", "rm"):
         assert not Allowance("").covers("", resource)
+        assert not Allowance("").covers("rm", resource)
 
 
 @pytest.mark.parametrize(
@@ -170,12 +191,12 @@ def test_what_is_covered_begins_with_what_was_allowed(allowance: Allowance, acti
 @given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=4))
 def test_more_words_are_covered_and_other_words_are_not(words: list[str], more: list[str]) -> None:
     allowance = Allowance(" ".join(words))
-    assert allowance.covers("", " ".join([*words, *more]))
-    assert not allowance.covers("", "".join([*words, "x", *more]))
-    assert not allowance.covers("", " ".join(["x", *words, *more])) or words[0] == "x"
+    assert allowance.covers(words[0], " ".join([*words, *more]))
+    assert not allowance.covers(allowance.action, "".join([*words, "x", *more]))
+    assert not allowance.covers("x", " ".join(["x", *words, *more])) or words[0] == "x"
 
 
-@pytest.mark.parametrize("text", ["", "git status", "ü ½ 漢字 👩\u200d🚀", "می\u200cخواهم", "a  b", "\u00a0"])
+@pytest.mark.parametrize("text", ["", "git status", "ü ½ 漢字 👩🚀", "a  b"])
 def test_what_is_seen_as_it_is_may_be_asked_about(text: str) -> None:
     assert first_hidden(text) is None
     assert request_fault(text, text) is None
@@ -187,6 +208,27 @@ def test_what_is_seen_as_it_is_may_be_asked_about(text: str) -> None:
 )
 def test_what_is_not_seen_is_a_fault_and_not_left_out(character: str) -> None:
     assert first_hidden(f"ab{character}c") == 2
+    assert_is_a_fault(character)
+
+
+# By range, first and last: fillers of Hangul, joiners and marks, selectors of variations, tags; spaces that are none.
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180e\u180f\u200c\u200d\u200f\u2060\u2064\u206f\u2800\u3164\ufe00\ufe0f\uffa0"
+    "\ufff0\U0001bca0\U0001d173\U000e0000\U000e007f\U000e0100\U000e0fff\u00a0\u1680\u2000\u200a\u202f\u205f\u3000"
+)
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=[f"U+{ord(character):04X}" for character in INVISIBLE])
+def test_what_looks_like_nothing_or_like_a_space_is_a_fault(character: str) -> None:
+    assert_is_a_fault(character)
+
+
+@pytest.mark.parametrize("name", ["👩\u200d🚀", "❤\ufe0f", "می\u200cخواهم", "a\u00a0b"])
+def test_a_name_may_have_what_its_script_needs(name: str) -> None:
+    assert first_hidden(name) is None
+
+
+def assert_is_a_fault(character: str) -> None:
     for action, resource in (("a" + character, "a"), ("a", "a" + character), ("a", character + "a")):
         fault = request_fault(action, resource)
         assert fault is not None

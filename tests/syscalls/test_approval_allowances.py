@@ -54,6 +54,8 @@ async def test_what_was_allowed_for_longer_is_not_asked_again(store: ApprovalSto
         assert here.bus.seq == published
         for resource in ("git status; id", "git status & id", "git status $x", "git push", "git statusx"):
             assert await asked_and_answered(here, approval, "deny", what=request(resource=resource)) == "denied"
+        other_words = request("delete everything", "git status -s")
+        assert await asked_and_answered(here, approval, "deny", what=other_words) == "denied"
 
 
 async def test_what_was_allowed_once_or_denied_is_asked_again(store: ApprovalStore) -> None:
@@ -191,7 +193,9 @@ def test_the_session_allowances_of_one_holder_have_a_bound_and_then_the_oldest_g
         for number in range(4):
             await asked_and_answered(here, approval, "approve_session", what=request(f"a{number}", f"a{number}"))
         for number in (3, 2, 1):
-            assert (await approval.request_approval(call(), request("", f"a{number} x"))).decision == "allowance"
+            assert (
+                await approval.request_approval(call(), request(f"a{number}", f"a{number} x"))
+            ).decision == "allowance"
         assert await asked_and_answered(here, approval, "deny", what=request("a0", "a0")) == "denied"
 
     in_no_time(body)

@@ -158,6 +158,13 @@ def test_what_cannot_be_read_is_unknown_to_the_guest(stores: Stores) -> None:
     assert (caught.value.case, caught.value.payload) == ("unknown", "the configuration cannot be read")
 
 
+def test_a_secret_of_this_run_is_taken_out_of_texts_and_other_values_are_not(stores: Stores) -> None:
+    found = configuration(stores, {"x": {"api_key": "run-only-secret", "model": "the-large-model"}})
+    assert get(found, "api_key") == "run-only-secret"
+    assert get(found, "model") == "the-large-model"
+    assert stores.secrets.redacted("run-only-secret of the-large-model") == "*** of the-large-model"
+
+
 def test_what_another_process_sets_is_seen_within_a_second(stores: Stores, tmp_path: Path) -> None:
     found = configuration(stores)
     found.load()

@@ -112,7 +112,19 @@ async def test_a_claim_that_is_not_proved_is_no_way_in(door: Door, second: dict[
         assert not listener.ready()
 
 
-@pytest.mark.parametrize("raw", [frame(b"{"), frame(b"\xff"), frame(b"[]"), struct.pack(">I", 4097), b"GET / HTTP"])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        frame(b"{"),
+        frame(b"\xff"),
+        frame(b"[]"),
+        frame(b'{"x":' + b"[" * 4000),
+        frame(b'{"x":' + b'{"":' * 1000),
+        struct.pack(">I", 4097),
+        b"GET / HTTP",
+    ],
+    ids=["cut off", "not UTF-8", "a list", "brackets", "braces", "too long", "HTTP"],
+)
 async def test_what_is_no_handshake_is_hung_up_on(door: Door, raw: bytes) -> None:
     async with unix(door) as (net, listener, path):
         await net("[method]unix-listener.poll-accept", listener, 0)
@@ -123,6 +135,23 @@ async def test_what_is_no_handshake_is_hung_up_on(door: Door, raw: bytes) -> Non
                 assert await peer.receive_some() == b""
             except trio.BrokenResourceError:
                 assert raw.startswith(b"GET")  # more than was read of it
+
+
+async def test_a_fault_at_the_door_is_logged_and_the_next_peer_is_let_in(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unix(door) as (net, listener, path):
+        await net("[method]unix-listener.poll-accept", listener, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(door, "verifies", lambda *_: 1 // 0)
+            peer = await hello(path, claimed_principal="claude")
+            await answer(peer)
+            signed = {"token": TOKEN.hex(), "protocol_version": 1, "signature": "claude's own"}
+            await peer.send_all(frame(json.dumps(signed).encode()))
+            assert await peer.receive_some() == b""
+        assert "ZeroDivisionError" in caplog.text
+        await hello(path)
+        await net("[method]unix-listener.accept", listener)
 
 
 async def test_a_slow_peer_keeps_nobody_waiting_and_is_given_up(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ async def test_words_are_lines_however_they_arrive() -> None:
     assert await heard(b"started 12\nexited 3 - 20 4096\n") == expected
     assert await heard(b"star", b"ted 12\nexi", b"ted 3 - 20 4096", b"\n") == expected
     assert await heard(b"failed 2 command\n") == [Failed(2, "command")]
-    assert await heard(b"exited - 9 0 0\n") == [Exited(ExitInfo(None, 9), 0, 0)]
+    assert await heard(b"started 12\nexited - 9 0 0\n") == [Started(12, None), Exited(ExitInfo(None, 9), 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,32 @@ async def test_words_are_lines_however_they_arrive() -> None:
 async def test_what_no_keeper_says_ends_the_conversation(line: bytes) -> None:
     assert await heard(line + b"\nstarted 12\n") == []
     assert await heard(line) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "believed"),
+    [
+        (b"exited 3 - 20 4096\n", 0),
+        (b"started 12\nstarted 12\nexited 3 - 20 4096\n", 1),
+        (b"started 12\nfailed 2 command\n", 1),
+        (b"failed 2 command\nstarted 12\n", 1),
+        (b"started 12\nexited 3 - 20 4096\nexited 4 - 20 4096\n", 2),
+    ],
+)
+async def test_what_comes_out_of_order_ends_the_conversation(said: bytes, believed: int) -> None:
+    assert len(await heard(said)) == believed
+
+
+async def test_of_many_descriptors_one_is_kept_until_the_end() -> None:
+    before = descriptors()
+    ours, theirs = socket.socketpair()
+    async with contextlib.aclosing(words(ours, b"")) as all_words:
+        for _ in range(20):
+            socket.send_fds(theirs, [b"s"], [0])
+        theirs.close()
+        assert [word async for word in all_words] == []
+    ours.close()
+    assert descriptors() == before
 
 
 async def test_descriptors_that_nobody_asked_for_are_closed() -> None:

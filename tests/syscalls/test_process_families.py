@@ -27,7 +27,10 @@ from processes import (
     zombies,
 )
 
+from astrid_host.syscalls.process import child as child_module
+from astrid_host.syscalls.process import keeper, launching
 from astrid_host.syscalls.process import tracker as tracker_module
+from astrid_host.syscalls.process.launching import Kept
 from astrid_host.syscalls.process.shapes import ExitInfo
 
 MANY = [pytest.param(250, False, id="plain"), pytest.param(25, True, id="sandbox", marks=NEEDS_SANDBOX)]
@@ -245,6 +248,80 @@ async def test_many_commands_leave_no_descriptor_and_no_defunct_process(
         await at.emptied()
         assert descriptors() == before
         assert not zombies()
+
+
+IN_ITS_KEEPERS_NAME = """
+import ctypes, os, signal, socket, sys, time, array
+[signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]
+libc, keeper, found = ctypes.CDLL(None), os.pidfd_open(os.getppid()), None
+for number in range(3, 40):
+    fd = libc.syscall(438, keeper, number, 0)  # pidfd_getfd
+    if fd >= 0 and os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+        found = socket.socket(fileno=fd)
+        break
+open("found", "w").write(f"{found is not None}\\n")
+if found is not None:
+    said = sys.argv[1].encode() + b"\\n"
+    found.sendmsg([said], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))])
+time.sleep(1000)
+"""
+
+
+@MODES
+@pytest.mark.parametrize("said", ["exited 0 - 1 1", "started 1", "failed 2 command"])
+async def test_who_speaks_for_its_keeper_does_not_get_away(tmp_path: Path, sandboxed: bool, said: str) -> None:
+    mark, before = f"mark-{os.getpid()}-speaks", descriptors()
+    async with processes(tmp_path, sandboxed) as at:
+        program = request(PYTHON, "-c", IN_ITS_KEEPERS_NAME, said, mark)
+        handle = await at.functions.spawn_background(call(), program)
+        if await at.written("found") == "False\n":  # only privileges give it its keeper's descriptors
+            await at.functions.kill(call(), handle)
+        else:
+            assert not sandboxed, "in the sandbox it has no privileges"
+        await gone(mark)
+        with trio.fail_after(10):
+            await at.emptied()
+        assert handle.child.exit == ExitInfo(None, signal.SIGKILL)
+    del at, handle
+    assert descriptors() == before
+    assert not zombies()
+
+
+@MODES
+async def test_a_keeper_that_does_not_end_after_its_child_is_ended(
+    tmp_path: Path, sandboxed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Path(keeper.__file__).read_text()
+    stuck = compile(source + "\ndef _sweep(wake):\n    select.poll().poll()\n", "keeper", "exec")
+    monkeypatch.setattr(launching, "_program", lambda: stuck)
+    monkeypatch.setattr(launching, "REAP_S", 0.1)
+    monkeypatch.setattr(child_module, "SWEEP_S", 0.1)
+    async with processes(tmp_path, sandboxed) as at:
+        with trio.fail_after(5):
+            handle = await at.begin("exit 3")
+            assert await at.functions.wait(call(), handle, None) == ExitInfo(3, None)
+            assert at.tracker.children[0].present, "it counts until nothing is left of it"
+            await at.emptied()
+        assert not zombies()
+
+
+@MODES
+async def test_whoever_else_has_the_socket_of_a_keeper_does_not_outlive_it(
+    tmp_path: Path, sandboxed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = []
+    open_pipes = Kept.open_pipes
+
+    def holding(kept: Kept, with_stdin: bool, passed: contextlib.ExitStack) -> list[int | None]:
+        held.append(kept._theirs.dup())
+        return open_pipes(kept, with_stdin, passed)
+
+    monkeypatch.setattr(Kept, "open_pipes", holding)
+    async with processes(tmp_path, sandboxed) as at:
+        with trio.fail_after(5):
+            assert (await at.run("exit 3")).exit == ExitInfo(3, None)
+            await at.emptied()
+    held[0].close()
 
 
 async def test_a_command_is_interrupted_once_however_often_it_is_cancelled(

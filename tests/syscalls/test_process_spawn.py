@@ -239,9 +239,51 @@ async def test_a_file_stands_at_a_path_for_its_child_alone(tmp_path: Path, sandb
     async with processes(tmp_path, sandboxed) as at:
         files = [injected("fixed-path", "/etc/passwd", b"mine"), injected("fixed-path", "/run/x/y", b"new")]
         assert (await at.run("cat /etc/passwd /run/x/y", file_injections=files)).stdout == "minenew"
-        missing = [injected("fixed-path", "/etc/no/such/file", b"")]
-        assert (await refused(at.run("true", file_injections=missing))).case == "invalid-input"
+        (at.work / "mine").touch()
+        (at.work / "link").symlink_to("/usr/bin/true")
+        files = [injected("fixed-path", str(at.work / "mine"), b"here")]
+        assert (await at.run("cat mine", file_injections=files)).stdout == "here"
+        refused_paths = [
+            "/etc/no/such/file",
+            "/usr/bin/true",
+            "/etc/ld.so.cache",
+            "/etc/ld.so.preload",
+            "/proc/version",
+        ]
+        for path in (*refused_paths, os.path.realpath(os.__file__), str(at.work / "link"), "/tmp/missing"):
+            files = [injected("fixed-path", path, b"")]
+            assert (await refused(at.run("true", file_injections=files))).case == "invalid-input"
     assert Path("/etc/passwd").read_bytes() == before
+
+
+async def test_the_audit_names_the_files_that_are_replaced_and_is_bounded(tmp_path: Path) -> None:
+    async with processes(tmp_path, False) as at:
+        target = at.functions.functions()["spawn"].audited
+        assert target is not None
+        files = [injected("fixed-path", "/etc/passwd", b""), injected("env-pointer", "FILE", b"")]
+        assert target(request("git", "status")) == "git status"
+        assert target(request("git", "log", file_injections=files)) == "git log (files at 1 paths: /etc/passwd)"
+        long = [injected("fixed-path", "/" + "ä" * 3000, b"")] * 100
+        assert len(target(request("git", *["ä" * 100_000] * 100, file_injections=long)).encode()) <= 8192
+
+
+@MODES
+async def test_large_output_is_decoded_while_others_go_on(tmp_path: Path, sandboxed: bool) -> None:
+    decoded_on = []
+    run_sync = trio.to_thread.run_sync
+
+    async def noting(work: Any, *arguments: Any, **options: Any) -> Any:
+        decoded_on.append(work)
+        return await run_sync(work, *arguments, **options)
+
+    async with processes(tmp_path, sandboxed) as at:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trio.to_thread, "run_sync", noting)
+            script = "head -c 1048576 /dev/zero | tr '\\0' '\\377'"
+            assert (await at.run(script)).stdout == "\ufffd" * (1 << 20)
+            assert len(decoded_on) == 1
+            await at.run("echo little")
+            assert len(decoded_on) == 1
 
 
 @PLAIN_ONLY

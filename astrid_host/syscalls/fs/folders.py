@@ -10,11 +10,12 @@ import itertools
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.walk import is_link
+from astrid_host.syscalls.paths import Inode, inode_of
 
 ENTRIES = 4096  # of one listing
 REMOVED = 1_000_000  # entries of one removal
@@ -72,32 +73,35 @@ def readable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def remove_folder(fd: int, name: str, check: Callable[[], object]) -> int:
+def remove_folder(fd: int, name: str, check: Callable[[], object], hidden: Collection[Inode] = ()) -> int:
     """Remove a folder and all in it.
 
     Args:
         fd: the folder that it is in.
         name: its name.
         check: called before each entry is removed; what it raises ends the removal.
+        hidden: folders that are not emptied, wherever they are mounted.
 
     Returns:
         how many entries were removed, the folder itself included.
 
     Raises:
-        HostError: `not-directory`; `too-large` after a million entries. What was removed until then is gone.
+        HostError: `not-directory`; `access` for a hidden folder in it; `too-large` after a million entries. What was
+            removed until then is gone.
     """
     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode):
         raise HostError("not-directory", detail=f"{name!r} is not a folder")
-    return _Removal(check).remove(fd, name)
+    return _Removal(check, hidden).remove(fd, name)
 
 
 class _Removal:
     """`top` is the folder to remove; folders that lie too deep are moved into it, and removed from there. What somebody
     else removes meanwhile is as good as removed; what is put there meanwhile may be left, and the folder with it."""
 
-    def __init__(self, check: Callable[[], object]) -> None:
+    def __init__(self, check: Callable[[], object], hidden: Collection[Inode]) -> None:
         self.check = check
+        self.hidden = hidden
         self.top = -1
         self.count = 0
         self.moved = 0
@@ -129,6 +133,8 @@ class _Removal:
         elif depth < DEPTH:
             inner = os.open(name, _LIST, dir_fd=folder)
             try:
+                if self.hidden and inode_of(os.fstat(inner)) in self.hidden:
+                    raise HostError("access", detail=f"{name!r} has the host's own files, and stays")
                 self._empty(inner, depth + 1)
             finally:
                 os.close(inner)

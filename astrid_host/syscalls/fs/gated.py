@@ -16,6 +16,7 @@ from astrid_host.errors import HostError
 from astrid_host.gates import Denial, covers, may_read, may_write
 from astrid_host.manifest import Manifest
 from astrid_host.syscalls.fs.folders import make_folder
+from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.views import Shown, Views
 from astrid_host.syscalls.fs.walk import Elsewhere, Segments, Stopped, walk
 from astrid_host.syscalls.interface import Interface, Running
@@ -112,8 +113,15 @@ class Gated(Interface):
             raise HostError("is-directory", detail=f"{Place('home', at)} is a folder")
         return shown(there, at)
 
-    def keep(self, room: Room, segments: Segments) -> None:
-        """Refuse to move or remove a root, or a folder in which a home shows something.
+    def keep(self, room: Room, segments: Segments, fd: int, name: str) -> None:
+        """Refuse to move, replace or remove a root, a folder in which a home shows something, or what leads to a folder
+        that the workspace hides.
+
+        Args:
+            room: where it is.
+            segments: its place there.
+            fd: the folder that it is in.
+            name: its name.
 
         Raises:
             HostError: `access`.
@@ -123,6 +131,7 @@ class Gated(Interface):
         if room == "home" and any(view[: len(segments)] == segments for view in self._views.places):
             detail = f"{Place('home', segments)} has what is shown in every home, and stays where it is"
             raise HostError("access", detail=detail)
+        self._roots.protect(room, segments, status_of(fd, name))
 
     async def aside(self, work: Callable[[], Found], abandon: bool = False) -> Found:
         """Run on a thread what takes long.

@@ -1,9 +1,9 @@
 """Going to a path below a root, one component at a time, each opened below the descriptor of the one before.
 
 No component is opened through a link: links are read and followed here, so what is reached stays below the root whatever
-happens to the tree meanwhile. Who acts on what was reached does so by descriptor and name too, never by a whole path.
-(Astrid, fs: paths.) What goes wrong is a `HostError` with a case of astrid:fs, or `Elsewhere` for a place that is not in
-the tree.
+happens to the tree meanwhile. Folders that the root hides are not entered, by whatever name. Who acts on what was reached
+does so by descriptor and name too, never by a whole path. (Astrid, fs: paths.) What goes wrong is a `HostError` with a case
+of astrid:fs, or `Elsewhere` for a place that is not in the tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
 from astrid_host.errors import HostError
-from astrid_host.syscalls.paths import FOLDER, LINKS, Root, refused
+from astrid_host.syscalls.fs.status import status_of
+from astrid_host.syscalls.paths import FOLDER, LINKS, Root, inode_of, refused
+
+STEPS = 2000  # folders that one walk opens: `..` in links begin again from the root
 
 Segments: TypeAlias = tuple[str, ...]
 Make: TypeAlias = Callable[[int, str, Segments], None]
@@ -70,8 +73,8 @@ def walk(
 
     Raises:
         Stopped: the system's answer: `not-found`, `not-directory`, `access` and so on.
-        HostError: `boundary-escape` for a link that leads out of the root, `invalid-path` for more than 40 links, and
-            what `reach` and `make` raise.
+        HostError: `boundary-escape` for a link that leads out of the root and for a folder that the root hides,
+            `invalid-path` for more than 40 links or 2,000 folders on the way, and what `reach` and `make` raise.
         Elsewhere: the path, links followed, leads to a place of `elsewhere` or below it.
     """
     return _Walk(root, make, elsewhere).go(list(segments), reach)
@@ -84,13 +87,14 @@ def is_link(status: os.stat_result) -> bool:
 class _Walk:
     """One walk. `done` are the folders from the root to `fd`; none of them was a link when it was opened."""
 
-    __slots__ = ("done", "elsewhere", "fd", "links", "make", "root")
+    __slots__ = ("done", "elsewhere", "fd", "links", "make", "root", "steps")
 
     def __init__(self, root: Root, make: Make | None, elsewhere: Collection[Segments]) -> None:
         self.root = root
         self.fd = root.fd
         self.done: list[str] = []
         self.links = 0
+        self.steps = 0
         self.make = make
         self.elsewhere = elsewhere
 
@@ -103,12 +107,16 @@ class _Walk:
                     self._up()
                     continue
                 here = (*self.done, name) if name != "." else tuple(self.done)
+                if here in self.root.closed:
+                    raise _hidden()
                 if here in self.elsewhere:
                     raise Elsewhere(here, _without_dots(left))
                 if left:
                     if not self._down(name):
                         left += self._link(name)
                     continue
+                if self.root.hidden:
+                    self._enter(status_of(self.fd, name))
                 found = reach(self.fd, name, here)
                 if found is not None:
                     return found
@@ -126,9 +134,18 @@ class _Walk:
         self._leave()
         self.fd = fd
         self.done.append(name)
+        if self.root.hidden:
+            self._enter(os.fstat(fd))
         return True
 
+    def _enter(self, status: os.stat_result | None) -> None:
+        if status is not None and inode_of(status) in self.root.hidden:
+            raise _hidden()
+
     def _opened(self, name: str) -> int | None:
+        self.steps += 1
+        if self.steps > STEPS:
+            raise HostError("invalid-path", detail=f"more than {STEPS} folders on the way: links have too many `..`")
         try:
             return _folder(self.fd, name)
         except FileNotFoundError:
@@ -186,6 +203,10 @@ def _folder(fd: int, name: str) -> int | None:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             return None
         raise
+
+
+def _hidden() -> HostError:
+    return HostError("boundary-escape", detail="the host keeps its own files there: it is no part of the root")
 
 
 def _without_dots(left: Sequence[str]) -> Segments:

@@ -15,7 +15,7 @@ from functools import partial
 import trio
 
 from astrid_host.errors import HostError
-from astrid_host.gates import may_read
+from astrid_host.gates import covers, may_read
 from astrid_host.syscalls.fs.content import (
     FILE_BYTES,
     Shared,
@@ -104,11 +104,14 @@ class Writing(Gated):
 
     @syscall("fs-unlink", audited=lambda path: path)
     def fs_unlink(self, call: Running, path: str) -> None:
-        """Remove a file, or a link itself. `is-directory`."""
+        """Remove a file, or a link itself. `is-directory`; `access` for a link that leads to the host's own files."""
+        room = place(path).room
 
-        def unlinked(fd: int, name: str, _at: Segments) -> bool:
-            if stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+        def unlinked(fd: int, name: str, at: Segments) -> bool:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
                 raise HostError("is-directory", detail=f"{name!r} is a folder: remove it with fs-remove-dir-all")
+            self._roots.protect(room, at, status)
             os.unlink(name, dir_fd=fd)
             return True
 
@@ -117,13 +120,13 @@ class Writing(Gated):
     @syscall("fs-remove-dir-all", audited=lambda path: path)
     async def fs_remove_dir_all(self, call: Running, path: str) -> int:
         """Remove a folder and all in it, links themselves; says how many entries that were, the folder included.
-        `not-directory`, also for a link; `access` for a root; `too-large` after a million entries. Cancelled, it ends
-        before the next entry, and what was removed until then is gone."""
+        `not-directory`, also for a link; `access` for a root and for what has the host's own files in it; `too-large` after
+        a million entries. Cancelled, it ends before the next entry, and what was removed until then is gone."""
         room = place(path).room
 
         def removed(fd: int, name: str, at: Segments) -> int:
-            self.keep(room, at)
-            return remove_folder(fd, name, trio.from_thread.check_cancelled)
+            self.keep(room, at, fd, name)
+            return remove_folder(fd, name, trio.from_thread.check_cancelled, self._roots.hidden)
 
         return await self.aside(lambda: self.reach(call, path, WRITE, removed))
 
@@ -131,14 +134,15 @@ class Writing(Gated):
     def fs_rename(self, call: Running, src: str, dst: str) -> None:
         """Move a file, a folder or a link itself within its root; a file that is there is replaced. What may not be read
         is not moved to where it may. `cross-vfs` from root to root; `not-empty`, `is-directory` and `not-directory` for what
-        cannot be replaced; `invalid-path` for a folder that is to move into itself; `access` for a root."""
+        cannot be replaced; `invalid-path` for a folder that is to move into itself; `access` for a root and for what has the
+        host's own files in it."""
         room = _one_room(src, dst)
 
         def moved(fd: int, name: str, at: Segments) -> bool:
-            self.keep(room, at)
+            self.keep(room, at, fd, name)
 
             def to(there: int, new: str, new_at: Segments) -> bool:
-                self.keep(room, new_at)
+                self.keep(room, new_at, there, new)
                 _keep_secret(call, Place(room, at), Place(room, new_at))
                 _renamed(fd, name, there, new)
                 return True
@@ -197,7 +201,10 @@ def _keep_secret(call: Running, src: Place, dst: Place) -> None:
     """What a capsule may only write shall not become readable to it by another name."""
     manifest = call.capsule.manifest
     denial = may_read(manifest, str(src))
-    if denial is not None and may_read(manifest, str(dst)) is None:
+    if denial is None:
+        return
+    below = (str(dst),)  # a folder takes along what is in it, to where a row may cover it
+    if may_read(manifest, str(dst)) is None or any(covers(below, row) for row in manifest.capabilities.fs_read):
         raise denied(denial)
 
 

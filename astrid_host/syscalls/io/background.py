@@ -1,7 +1,11 @@
-"""Work of host functions that goes on while no guest waits for it: on the trio loop, whatever thread asks."""
+"""Work of host functions that goes on while no guest waits for it: on the trio loop, whatever thread asks.
+
+Guests and their peers bring it about, so an error that leaves it is a line in the log and never the end of the host.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -10,6 +14,8 @@ if TYPE_CHECKING:
     import trio
 
     from astrid_host.calls import Turns
+
+log = logging.getLogger(__name__)
 
 
 class Background:
@@ -36,5 +42,12 @@ class Background:
             self.turns.ring()
 
     def start(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Begin a task. It has to deal with its own errors: one that leaves it ends the host."""
-        self.tell(lambda: self._nursery.start_soon(work))
+        """Begin a task. It should deal with its own errors: one that leaves it is logged, and the task has ended."""
+        self.tell(lambda: self._nursery.start_soon(_contained, work))
+
+
+async def _contained(work: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await work()
+    except* Exception:  # of a group, only the errors: its cancellations go on to their scope
+        log.exception("work in the background ended by a fault of the host")

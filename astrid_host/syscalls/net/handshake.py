@@ -160,7 +160,11 @@ async def _ask(stream: trio.socket.SocketType) -> Request:
         text = await _exactly(stream, length)
         try:
             return msgspec.json.decode(text, type=Request)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            RecursionError,
+        ) as error:  # the last of brackets within brackets
             raise HandshakeFailed(f"not a handshake: {error}") from error
     raise HandshakeFailed(f"no handshake within {STEP_S:g} s")
 

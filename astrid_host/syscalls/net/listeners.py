@@ -135,6 +135,9 @@ class UnixListener(Endpoint):
             let_in = True
         except (HandshakeFailed, OSError) as error:
             log.warning("a peer of a capsule's Unix socket was not let in: %s", error)
+        except Exception:
+            # Anybody may come to the door: whatever one peer brings about, the others are still let in.
+            log.exception("a peer of a capsule's Unix socket was not let in, because of a fault of the host")
         finally:
             if not let_in or self.closed:
                 sock.close()

@@ -18,7 +18,7 @@ import trio
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.io.poll import Signal
-from astrid_host.syscalls.process.control import Exited, Failed, Started, Word, words
+from astrid_host.syscalls.process.control import Failed, Started, Word, words
 from astrid_host.syscalls.process.input import Input
 from astrid_host.syscalls.process.launching import REAP_S, Kept, number_of
 from astrid_host.syscalls.process.rings import Ring
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_BYTES = 64 << 10
+SWEEP_S = 10.0  # how long a keeper may take to end what its child left behind
 DRAIN_S = 1.0  # how long output is awaited from whoever got hold of a dead child's pipes
 GRACE_S = 5.0
 
@@ -60,7 +61,7 @@ class Child:
         interrupted: it was, because its call or capsule ended.
         waiting: how many calls wait for its end.
         quiet: nobody was told of its output since it was read.
-        watched: the end of the topics on which it is told of, if it is.
+        watched: the end of the topics on which it is told of, and the source in whose name, if it is.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Child:
         self.peak_bytes: int | None = None
         self.born = self.touched = time.monotonic()
         self.told = told
-        self.watched: str | None = None
+        self.watched: tuple[str, str] | None = None
         self.interrupted = False
         self.input = Input(None)
         self.waiting = 0
@@ -107,6 +108,11 @@ class Child:
     def live(self) -> bool:
         """Whether it has not ended yet."""
         return not self.exited.is_set()
+
+    @property
+    def present(self) -> bool:
+        """Whether there may be something left of it."""
+        return not self.gone.is_set()
 
     def touch(self) -> None:
         """It is in use. From any thread."""
@@ -162,14 +168,15 @@ class Child:
         return self.exit
 
     async def _end(self, number: int, grace_s: float, reason: str) -> None:
-        if not self.live:
+        if not self.present:
             return
-        self.reason = reason
+        if self.live:
+            self.reason = reason
         try:
             with trio.move_on_after(grace_s):
                 await self.started.wait()
                 self.signal(number)
-                await self.exited.wait()
+                await self.gone.wait()
         finally:
             self.kill(reason)
 
@@ -212,27 +219,37 @@ class Child:
             for number, ring in enumerate(self.rings):
                 nursery.start_soon(self._drain, kept.outputs[number], ring, done[number])
             nursery.start_soon(self._insist, kept)
-            request, kept.request = kept.request, b""
-            async with contextlib.aclosing(words(kept.control, request)) as heard:
-                del request
-                async for word in heard:
-                    self._heard(word, kept, nursery)
-            kept.hang_up()
+            nursery.start_soon(self._hurry, kept)
+            with trio.CancelScope() as listening:
+                nursery.start_soon(self._outlive, kept, listening)
+                await self._listen(kept, nursery)
+            kept.hang_up(listen=False)
             with trio.move_on_after(DRAIN_S):
                 for event in done:
                     await event.wait()
             nursery.cancel_scope.cancel()
 
+    async def _listen(self, kept: Kept, nursery: trio.Nursery) -> None:
+        request, kept.request = kept.request, b""
+        async with contextlib.aclosing(words(kept.control, request)) as heard:
+            del request
+            async for word in heard:
+                if not kept.may_have_said(word):
+                    log.warning("%s: %r speaks for its keeper, and is killed", self.capsule, self.command.argv[0][:256])
+                    self.kill()
+                    return
+                self._heard(word, kept, nursery)
+
     def _heard(self, word: Word, kept: Kept, nursery: trio.Nursery) -> None:
-        if isinstance(word, Started) and not self.started.is_set():
+        if isinstance(word, Started):
             kept.child = word.child
             self.os_pid = number_of(word.child) if word.child is not None else word.pid
             self.started.set()
             nursery.start_soon(self._feed)
             nursery.start_soon(self._expire)
-        elif isinstance(word, Failed) and not self.started.is_set():
+        elif isinstance(word, Failed):
             self.failure = word.error(self.command.argv[0])
-        elif isinstance(word, Exited) and self.exit is None:
+        else:
             self.cpu_ms, self.peak_bytes = word.cpu_ms, word.peak_bytes
             self._exited(word.how)
 
@@ -243,6 +260,19 @@ class Child:
             await self.exited.wait()
             return
         await kept.force()
+
+    async def _hurry(self, kept: Kept) -> None:
+        """Nor once it has ended; this is cancelled when its keeper has."""
+        await self.exited.wait()
+        await trio.sleep(SWEEP_S)
+        kept.hang_up()
+        await kept.force()
+
+    async def _outlive(self, kept: Kept, listening: trio.CancelScope) -> None:
+        """When the keeper has ended, do not listen to whoever else has its socket."""
+        await kept.ended()
+        await trio.sleep(DRAIN_S)
+        listening.cancel()
 
     def _exited(self, how: ExitInfo) -> None:
         with self.lock:

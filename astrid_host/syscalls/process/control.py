@@ -62,20 +62,26 @@ Word: TypeAlias = Started | Failed | Exited
 async def words(control: socket.socket, request: bytes) -> AsyncGenerator[Word, None]:
     """Send a keeper its request, then give what it says, until it is gone or says what no keeper would.
 
-    Whoever gets a `Started` closes its descriptor. Cancelled, nothing is left behind.
+    That is one `Started` and one `Exited`, or one `Failed`. Whoever gets a `Started` closes its descriptor; all others that
+    arrive are closed at once. Cancelled, nothing is left behind.
     """
     here = trio.socket.from_stdlib_socket(control)
     await _send(here, request)
     del request
     descriptors: list[int] = []
     lines = b""
+    expected: tuple[type[Word], ...] = (Started, Failed)
     try:
-        while data := await _receive(here, descriptors):
+        while data := await _receive(here, descriptors, 1 if Started in expected else 0):
             *whole, lines = (lines + data).split(b"\n")
             for line in whole:
-                word = _word(line, descriptors)
-                if word is None:
+                word = _word(line)
+                if not isinstance(word, expected):
                     return
+                expected = ()
+                if isinstance(word, Started):
+                    expected = (Exited,)
+                    word = word._replace(child=descriptors.pop() if descriptors else None)
                 yield word
             if len(lines) > LINE_BYTES:
                 return
@@ -91,8 +97,8 @@ async def _send(here: trio.socket.SocketType, request: bytes) -> None:
             left = left[await here.send(left) :]
 
 
-async def _receive(here: trio.socket.SocketType, descriptors: list[int]) -> bytes:
-    """What came, and the descriptors that came with it; empty when it is gone."""
+async def _receive(here: trio.socket.SocketType, descriptors: list[int], most: int) -> bytes:
+    """What came, and the descriptors that came with it; empty when it is gone. Those above `most` are closed."""
     try:
         data, ancillary, _, _ = await here.recvmsg(4096, socket.CMSG_SPACE(4))
     except OSError:
@@ -100,17 +106,21 @@ async def _receive(here: trio.socket.SocketType, descriptors: list[int]) -> byte
     for _, kind, packed in ancillary:
         if kind == socket.SCM_RIGHTS:
             for at in range(0, len(packed) - 3, 4):
-                descriptors.append(int.from_bytes(packed[at : at + 4], sys.byteorder))
-                os.set_inheritable(descriptors[-1], False)
+                descriptor = int.from_bytes(packed[at : at + 4], sys.byteorder)
+                if len(descriptors) < most:
+                    os.set_inheritable(descriptor, False)
+                    descriptors.append(descriptor)
+                else:
+                    os.close(descriptor)
     return data
 
 
-def _word(line: bytes, descriptors: list[int]) -> Word | None:
+def _word(line: bytes) -> Word | None:
     found = _LINE.fullmatch(line)
     if found is None:
         return None
     if found["pid"]:
-        return Started(int(found["pid"]), descriptors.pop(0) if descriptors else None)
+        return Started(int(found["pid"]), None)
     if found["errno"]:
         return Failed(int(found["errno"]), found["what"].decode())
     code, signal = (None if found[name] == b"-" else int(found[name]) for name in ("code", "signal"))

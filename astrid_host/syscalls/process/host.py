@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from astrid_host.syscalls.process.tracker import Tracker
 
 WRITE_BYTES = 1 << 20
+TARGET_BYTES = 4000  # of an audit's target, for each of its halves: 8 KiB in all
 GRACE_MS = (5_000, 30_000)  # by default, most
 IDS = 1024
 KILL_S = 10.0
@@ -65,12 +66,27 @@ class ProcessHandle:
             self.child.kill()
 
     def __del__(self) -> None:
-        if not self.closed and self.child.live:  # it never reached its guest, whose call had ended
+        if not self.closed and self.child.present:  # it never reached its guest, whose call had ended
             self.child.abandon()
 
 
 def _run_target(request: Any) -> str:
-    return " ".join([request.cmd, *request.args])
+    """The command, and the paths at which it finds files that the guest gave."""
+    text = _joined([request.cmd, *request.args])
+    places = [injection.placement for injection in getattr(request, "file_injections", ())]
+    fixed = [place.value for place in places if place.case == "fixed-path"]
+    return f"{text} (files at {len(fixed)} paths: {_joined(fixed)})" if fixed else text
+
+
+def _joined(parts: list[str]) -> str:
+    """Parts with a space between them, up to `TARGET_BYTES`."""
+    shown, left = [], TARGET_BYTES
+    for part in parts:
+        if left <= 0:
+            break
+        shown.append(part[:left])
+        left -= len(part) + 1
+    return " ".join(shown).encode()[:TARGET_BYTES].decode("utf-8", "ignore")
 
 
 def _handle_target(handle: ProcessHandle, *_: object) -> str:
@@ -120,7 +136,7 @@ class Process(Interface):
         if child.interrupted:
             raise HostError("cancelled", detail="its call was cancelled, or its capsule unloaded")
         assert child.exit is not None, "it is gone"
-        logs = self._read(child)
+        logs = await self._read(child)
         return ProcessResult(logs.stdout, logs.stderr, child.exit)
 
     @syscall("spawn-background", audited=_run_target)
@@ -151,7 +167,7 @@ class Process(Interface):
 
     # Looking.
 
-    @syscall("list-processes", audited=lambda label_filter: label_filter or "*")
+    @syscall("list-processes", audited=lambda label_filter: _joined([label_filter or "*"]))
     def list_processes(self, call: Call, label_filter: str | None) -> list[ProcessInfo]:
         """The caller's persistent processes, those whose label contains the filter."""
         return [info_of(child) for child in self._tracker.of(call) if (label_filter or "") in child.command.label]
@@ -172,9 +188,9 @@ class Process(Interface):
     # By id.
 
     @syscall("read-logs", audited=_id_target)
-    def read_logs_of(self, call: Call, process_id: str) -> ReadLogs:
+    async def read_logs_of(self, call: Call, process_id: str) -> ReadLogs:
         """What it wrote since the last time."""
-        return self._read(self._touched(call, process_id))
+        return await self._read(self._touched(call, process_id))
 
     @syscall("read-since", audited=_id_target)
     def read_since(self, call: Call, process_id: str, which_stream: str, cursor: Any, max_bytes: int) -> LogChunk:
@@ -225,8 +241,9 @@ class Process(Interface):
     @syscall("watch", audited=_id_target)
     def watch(self, call: Call, process_id: str, suffix: str | None) -> None:
         """Have `astrid.process.v1.exited.<suffix>` published when it ends, or now if it has; `log-ready` and `stdin-drained`
-        likewise. The suffix is its id by default; `invalid-input` for one that is no end of a topic."""
-        self._tracker.watch(self._touched(call, process_id), suffix)
+        likewise, with the capsule as their source. The suffix is its id by default; `invalid-input` for one that is no end of
+        a topic."""
+        self._tracker.watch(self._touched(call, process_id), suffix, call.capsule.source_id)
 
     @syscall("unwatch", audited=_id_target)
     def unwatch(self, call: Call, process_id: str) -> None:
@@ -236,10 +253,10 @@ class Process(Interface):
     # By handle.
 
     @syscall("[method]process-handle.read-logs", audited=_handle_target)
-    def read_logs(self, _call: Call, handle: ProcessHandle) -> ReadLogs:
+    async def read_logs(self, _call: Call, handle: ProcessHandle) -> ReadLogs:
         """What it wrote since the last time, as text; a line at the beginning tells of bytes that were dropped unread."""
         handle.child.touch()
-        return self._read(handle.child)
+        return await self._read(handle.child)
 
     @syscall("[method]process-handle.write-stdin", audited=_handle_target)
     async def write_stdin(self, _call: Call, handle: ProcessHandle, data: bytes) -> int:
@@ -268,7 +285,7 @@ class Process(Interface):
         child.kill()
         with trio.move_on_after(KILL_S):
             await child.gone.wait()
-        logs = self._read(child)
+        logs = await self._read(child)
         return KillResult(lived and child.exit is not None, child.exit, logs.stdout, logs.stderr)
 
     @syscall("[method]process-handle.wait", audited=_handle_target)
@@ -285,7 +302,7 @@ class Process(Interface):
         child = handle.child
         child.touch()
         ended = await _wait(child, timeout_ms, complete=True)
-        logs = self._read(child)
+        logs = await self._read(child)
         return ProcessResult(logs.stdout, logs.stderr, ended)
 
     @syscall("[method]process-handle.os-pid", audited=_handle_target)
@@ -310,8 +327,8 @@ class Process(Interface):
         child.touch()
         return child
 
-    def _read(self, child: Child) -> ReadLogs:
-        logs = read_logs(child)
+    async def _read(self, child: Child) -> ReadLogs:
+        logs = await read_logs(child)
         self._tracker.room(child)
         return logs
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from astrid_host.errors import HostError
+from astrid_host.syscalls.process.control import Exited, Started, Word
 from astrid_host.syscalls.process.sandbox import may_stand_at, sandbox_state, wrapping
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Spawner:
 
     def _start(self, command: Command, folder: Folder, mounts: Mounts) -> Kept:
         sandboxed = sandbox_state().works if self._sandboxed is None else self._sandboxed
-        _check_fixed(command, sandboxed)
+        _check_fixed(command, mounts, sandboxed)
         try:
             with contextlib.ExitStack() as passed:
                 return self._launch(command, folder, mounts, sandboxed, passed)
@@ -121,15 +122,17 @@ class Spawner:
         return kept
 
 
-def _check_fixed(command: Command, sandboxed: bool) -> None:
+def _check_fixed(command: Command, mounts: Mounts, sandboxed: bool) -> None:
     for path, _ in command.fixed:
         if not sandboxed:
             detail = f"{path!r} can be there for one process only in the sandbox: {sandbox_state().detail}"
             raise HostError("unknown", "fixed paths need the sandbox", detail=detail)
-        if not may_stand_at(path):
-            raise HostError(
-                "invalid-input", detail=f"there is no file at {path!r} to stand in for, and it is not in /run"
+        if not may_stand_at(path, mounts):
+            detail = (
+                f"no file can be put at {path[:256]!r}: only below /run, and over files below /etc (but for ld.so.*), /tmp, "
+                "the home and the workspace"
             )
+            raise HostError("invalid-input", detail=detail)
 
 
 def _request(command: Command, folder: Folder, mounts: Mounts, pipes: list[int | None], sandboxed: bool) -> bytes:
@@ -226,22 +229,35 @@ class Kept:
         with contextlib.suppress(OSError):  # it has ended
             self.control.send(bytes([number]), socket.MSG_DONTWAIT)
 
-    def hang_up(self) -> None:
-        """Have the keeper end the child's family and itself. From any thread, with the lock held."""
+    def hang_up(self, listen: bool = True) -> None:
+        """Have the keeper end the child's family and itself. From any thread, with the lock held.
+
+        Args:
+            listen: somebody still listens to it; otherwise it is not held up by what it has to say.
+        """
         with contextlib.suppress(OSError):  # it has ended
-            self.control.shutdown(socket.SHUT_WR)
+            self.control.shutdown(socket.SHUT_WR if listen else socket.SHUT_RDWR)
 
     async def reaped(self) -> bool:
         """Wait for the keeper's end and reap it; False after 3 seconds."""
         assert self.popen is not None, "it was started"
         with trio.move_on_after(REAP_S):
-            if self._keeper is not None:
-                await trio.lowlevel.wait_readable(self._keeper)
-            else:
-                await trio.to_thread.run_sync(self.popen.wait, abandon_on_cancel=True)
+            await self.ended()
             self.popen.wait()
             return True
         return False
+
+    async def ended(self) -> None:
+        """Wait for the keeper's end. Any number of tasks may."""
+        assert self.popen is not None, "it was started"
+        if self._keeper is None:
+            await trio.to_thread.run_sync(self.popen.wait, abandon_on_cancel=True)
+            return
+        own = os.dup(self._keeper)  # of one descriptor, one task at a time can wait
+        try:
+            await trio.lowlevel.wait_readable(own)
+        finally:
+            os.close(own)
 
     async def force(self) -> None:
         """End a keeper that does not do its work, and reap it: it was stopped perhaps, so it may go on first."""
@@ -259,6 +275,13 @@ class Kept:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._keeper, number)
 
+    def may_have_said(self, word: Word) -> bool:
+        """Whether a word is the keeper's as far as the operating system tells: where there are descriptors of processes, that
+        it has started comes with one, and that it has ended is seen at it."""
+        if isinstance(word, Started):
+            return word.child is not None or not hasattr(os, "pidfd_open")
+        return not isinstance(word, Exited) or self.child is None or _readable(self.child)
+
     def kill_child(self) -> None:
         """Kill the child and its group without the keeper, which is gone."""
         if self.child is None:
@@ -267,14 +290,13 @@ class Kept:
             # Stopped, it does not end by itself, so its number stays its own while its group is signalled.
             signal.pidfd_send_signal(self.child, signal.SIGSTOP)
             pid = number_of(self.child)
-            if pid is not None and not select.select([self.child], [], [], 0)[0]:
+            if pid is not None and not _readable(self.child):
                 os.killpg(pid, signal.SIGKILL)
             signal.pidfd_send_signal(self.child, signal.SIGKILL)
 
     def said(self) -> str:
         """What the sandbox or the keeper complained of."""
-        ready, _, _ = select.select([self.diagnostics[0]], [], [], 0)
-        said = os.read(self.diagnostics[0], DIAGNOSTIC_BYTES) if ready else b""
+        said = os.read(self.diagnostics[0], DIAGNOSTIC_BYTES) if _readable(self.diagnostics[0]) else b""
         return said.decode("utf-8", "replace").strip()
 
     def abort(self) -> None:
@@ -297,6 +319,12 @@ class Kept:
         for descriptor in (self.stdin, self.child, self._keeper, *self.outputs):
             if descriptor is not None:
                 yield descriptor
+
+
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()  # select itself takes none above 1,023
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def number_of(descriptor: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""What is to be read of a child: its output, and how it is. From any thread."""
+"""What is to be read of a child: its output, and how it is. From any thread, but for `read_logs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+import trio
+
 from astrid_host.errors import HostError
 from astrid_host.syscalls.process.shapes import LogChunk, LogCursor, ProcessInfo, ReadLogs
 
@@ -14,19 +16,25 @@ if TYPE_CHECKING:
     from astrid_host.syscalls.process.child import Child
 
 CHUNK_BYTES = 4 << 20
+DECODED_AT_ONCE = 256 << 10
 STREAMS = ("stdout", "stderr")
 _TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 _PLACE = re.compile("[0-9]{1,18}")
 
 
-def read_logs(child: Child) -> ReadLogs:
-    """What a child wrote since this was asked last."""
+async def read_logs(child: Child) -> ReadLogs:
+    """What a child wrote since this was asked last. On the trio thread; cancelled, what was taken is lost."""
     with child.lock:
         child.quiet = True
-        stdout, stderr = (ring.take() for ring in child.rings)
+        taken = [ring.take() for ring in child.rings]
         if not all(ring.ended for ring in child.rings):
             child.log_signal.clear()
-        return ReadLogs(stdout, stderr, child.exit is None, child.exit)
+        ended = child.exit
+    if sum(len(part.data) for part in taken) > DECODED_AT_ONCE:
+        stdout, stderr = await trio.to_thread.run_sync(lambda: [part.text for part in taken])
+    else:
+        stdout, stderr = [part.text for part in taken]
+    return ReadLogs(stdout, stderr, ended is None, ended)
 
 
 def read_since(child: Child, stream: str, token: str | None, most: int) -> LogChunk:

@@ -6,7 +6,30 @@ others, each with a cursor of its own. Nothing here locks.
 
 from __future__ import annotations
 
+import codecs
+from typing import NamedTuple
+
+DECODED_BYTES = 64 << 10  # at once: decoding lets no other thread run
 PIPE_BYTES = 1 << 20  # what a pipe holds at most
+
+
+class Taken(NamedTuple):
+    """What was taken: how many bytes were dropped before it, and the bytes."""
+
+    lost: int
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """As text: bytes that are no UTF-8 are replaced, what was dropped is told in a line at the beginning.
+
+        It takes up to a second for the largest rings, so no lock is to be held.
+        """
+        notice = f"[{self.lost} bytes were dropped]\n" if self.lost else ""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        pieces = range(0, len(self.data), DECODED_BYTES)
+        texts = [decoder.decode(self.data[at : at + DECODED_BYTES]) for at in pieces]
+        return "".join([notice, *texts, decoder.decode(b"", True)])
 
 
 class Ring:
@@ -57,20 +80,16 @@ class Ring:
             del self._data[:excess]
             self.dropped += excess
 
-    def take(self) -> str:
-        """What is new, as text; bytes that are no UTF-8 are replaced.
-
-        What was dropped unread is told in a line at its beginning. The beginning of a character whose end may still come
-        is left for the next time.
-        """
+    def take(self) -> Taken:
+        """What is new. The beginning of a character whose end may still come is left for the next time."""
         lost = max(self.dropped - self.taken, 0)
-        new = bytes(self._data[max(self.taken - self.dropped, 0) :])
+        with memoryview(self._data) as kept:
+            new = bytes(kept[max(self.taken - self.dropped, 0) :])
         if not self.ended:
             new = new[: len(new) - _unfinished(new)]
-        notice = f"[{lost} bytes were dropped]\n" if lost else ""
         self.taken = max(self.taken, self.dropped) + len(new)
         self._read = max(self._read, self.taken)
-        return notice + new.decode("utf-8", "replace")
+        return Taken(lost, new)
 
     def since(self, place: int, most: int) -> tuple[bytes, int, int]:
         """What was written from a place on.
@@ -79,7 +98,8 @@ class Ring:
             `most` bytes at most; the place after them; how many bytes before them are lost.
         """
         start = max(place, self.dropped)
-        data = bytes(self._data[start - self.dropped : start - self.dropped + most])
+        with memoryview(self._data) as kept:
+            data = bytes(kept[start - self.dropped : start - self.dropped + most])
         after = start + len(data)
         self._read = max(self._read, after)
         return data, after, max(start - place, 0)

@@ -85,9 +85,25 @@ def wrapping(mounts: Mounts, private: str | None, fixed: Sequence[tuple[int, str
     return [*line, "--"]
 
 
-def may_stand_at(path: str) -> bool:
-    """Whether a file can be put at a path for one child: over a file that is there, or in a folder that is the child's own."""
-    return _below(path, RUN) or (os.path.isfile(path) and os.path.realpath(path) == path)
+def may_stand_at(path: str, mounts: Mounts) -> bool:
+    """Whether a file may be put at a path for one child: in /run, which is its own, or over a file that is there in /etc, /tmp,
+    its home or its workspace. Never over programs, their libraries, and what says which of these are loaded.
+
+    Args:
+        path: absolute, without `.` and `..`.
+        mounts: where the home and the workspace are, and what stands at /tmp.
+    """
+    if _below(path, RUN):
+        return True
+    if _below(path, mounts.workspace) or _below(path, mounts.home):
+        found = path
+    elif _below(path, "/tmp"):
+        found = mounts.scratch + path.removeprefix("/tmp")
+    elif _below(path, "/etc") and not path.startswith("/etc/ld.so."):
+        found = path
+    else:
+        return False
+    return os.path.isfile(found) and os.path.realpath(found) == found
 
 
 def _below(path: str, folder: str) -> bool:

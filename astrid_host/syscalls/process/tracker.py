@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from astrid_host.errors import HostError
-from astrid_host.payloads import NIL_SOURCE, ToolExecuteRequest, from_value
+from astrid_host.payloads import ToolExecuteRequest, from_value
 from astrid_host.syscalls.process.child import Child, Kind
 from astrid_host.syscalls.process.commands import Command
 from astrid_host.syscalls.process.launching import Spawner
@@ -104,7 +104,7 @@ class Tracker:
         process_id = base64.b32encode(secrets.token_bytes(32)).decode().lower().rstrip("=")
         with self._bus.lock:
             children = self._children.values()
-            live = [child for child in children if child.live]
+            live = [child for child in children if child.present]
             if len(live) >= LIVE:
                 raise HostError("quota", detail=f"{LIVE} processes run already")
             own_rings = sum(2 * child.command.ring_bytes for child in children if child.principal == principal)
@@ -181,8 +181,13 @@ class Tracker:
 
     # Telling.
 
-    def watch(self, child: Child, suffix: str | None) -> None:
+    def watch(self, child: Child, suffix: str | None, source: str) -> None:
         """Publish what happens to a child: `astrid.process.v1.exited.<suffix>`, `log-ready` and `stdin-drained` likewise.
+
+        Args:
+            child: which.
+            suffix: the end of the topics, by default its id.
+            source: of the capsule that asks: who chooses a topic does not speak in the kernel's name.
 
         Raises:
             HostError: `invalid-input` for a suffix that is not one to four segments of `[a-z0-9_-]`.
@@ -191,7 +196,7 @@ class Tracker:
         if len(suffix) > 200 or _SUFFIX.fullmatch(suffix) is None:
             raise HostError("invalid-input", detail=f"{suffix[:64]!r} is no end of a topic: {_SUFFIX.pattern}")
         with self._bus.lock:
-            child.watched = suffix
+            child.watched = suffix, source
             ended = child.gone.is_set()
         if ended:
             self._tell(child, "exited")
@@ -209,8 +214,8 @@ class Tracker:
             if what == "exited" and child.exit is not None:
                 payload["reason"] = child.reason
                 payload["exit"] = {"exit_code": child.exit.exit_code, "signal": child.exit.signal}
-            topic = f"{TOPICS}.{what}.{child.watched}"
-            self._bus.publish(topic, from_value(payload), child.principal, NIL_SOURCE)
+            suffix, source = child.watched
+            self._bus.publish(f"{TOPICS}.{what}.{suffix}", from_value(payload), child.principal, source)
         self._background.turns.go()
 
     # Ending.

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MEMORY = ":memory:"
+OWN_FOLDER = ".astrid-host"  # in a state folder that is the workspace, too
 WORKERS = 8
 NO_FAILURES: Mapping[str, int] = MappingProxyType({})
 SWEEP_S = 10.0
@@ -296,6 +297,9 @@ async def open_host(
     cache = Path(platformdirs.user_cache_dir(APPLICATION))
     with contextlib.ExitStack() as stack:
         folder = _state_folder(state_dir, stack)
+        if folder.resolve() == Path(workspace).resolve():  # what it holds is nothing for capsules to read
+            folder = folder / OWN_FOLDER
+            log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder)))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)

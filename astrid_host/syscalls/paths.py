@@ -28,6 +28,7 @@ PATH_BYTES = 4096
 NAME_BYTES = 255
 SEGMENTS = 256
 LINKS = 40
+HOMES, SCRATCH = "homes", "scratch"  # in the state folder
 OPEN_ROOTS = 256  # descriptors of homes and scratch folders that are kept
 CAPSULES_VIEW = (".local", "capsules")  # below a home: the loaded capsules, read-only
 WIT_VIEW = ("wit",)  # below a home: the WIT packages, read-only
@@ -125,8 +126,8 @@ class Roots:
             that no guest makes it first.
 
     Raises:
-        AstridError: the workspace is not a folder that can be opened, or lies in the state folder or in a hidden one; the
-            state folder cannot be made.
+        AstridError: the workspace is not a folder that can be opened, is the state folder or in its rooms, or lies in a hidden
+            one; the state folder cannot be made.
     """
 
     def __init__(self, workspace: Path, state_dir: Path, hidden: Sequence[Path] = ()) -> None:
@@ -154,7 +155,8 @@ class Roots:
             own = None
             with contextlib.suppress(PermissionError):  # what is not seen by its path is not below what is
                 own = inodes.get(inode_of(above.stat()))
-            if own is not None:
+            beside = above != real and own == folders[0] and real.relative_to(above).parts[0] not in (HOMES, SCRATCH)
+            if own is not None and not beside:  # beside the rooms in the state folder a workspace sees nothing of it
                 raise AstridError(
                     f"the workspace {workspace} lies in {own}, where the host keeps its own files; give a workspace "
                     "outside of it"
@@ -197,9 +199,9 @@ class Roots:
         """
         if room == "cwd":
             return self._workspace
-        below: tuple[str, ...] = ("homes", _folder(principal, _PRINCIPAL))
+        below: tuple[str, ...] = (HOMES, _folder(principal, _PRINCIPAL))
         if room == "tmp":
-            below = ("scratch", _folder(principal, _PRINCIPAL), _folder(capsule, _CAPSULE))
+            below = (SCRATCH, _folder(principal, _PRINCIPAL), _folder(capsule, _CAPSULE))
         with self._lock:
             root = self._kept.get(below)
             if root is None:

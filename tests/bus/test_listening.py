@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from guests_in_wat import good, good_still_answers, hosted, next_of
 
-from astrid_host import AstridError, HostSubscription
+from astrid_host import AstridError, HostSubscription, open_host
 from astrid_host.errors import HostClosed
 
 
@@ -134,3 +134,10 @@ async def test_counts_are_kept_by_capsule_and_by_principal(tmp_path: Path) -> No
     assert stats.principals["bob"].cpu_seconds > 0
     assert stats.capsules["good"].peak_memory_bytes == 4 << 16
     assert (stats.queues, stats.queued, stats.instances, stats.waiting) == (2, 0, 2, 0)
+
+
+async def test_a_host_whose_workspace_is_its_state_folder_keeps_its_files_out_of_sight(tmp_path: Path) -> None:
+    good(tmp_path / "capsules")
+    async with open_host([tmp_path / "capsules"], state_dir=tmp_path, workspace=tmp_path) as host:
+        await good_still_answers(host)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".astrid-host", "capsules"]

@@ -161,6 +161,14 @@ def test_a_workspace_in_the_state_folder_is_refused(tmp_path: Path, below: str) 
             Roots(path, tmp_path / "state")
 
 
+def test_a_workspace_beside_the_homes_in_the_state_folder_sees_nothing_of_them(tmp_path: Path) -> None:
+    (tmp_path / "state/work/sub").mkdir(parents=True)
+    (tmp_path / "state/secrets.json").write_text("secret")
+    guest = FsGuest(Fs(Roots(tmp_path / "state/work", tmp_path / "state")), read=("*",), write=("*",))
+    assert guest("fs-readdir", ".") == ["sub"]
+    assert guest.refused("read-file", "../secrets.json") == "boundary-escape"
+
+
 def test_a_cache_folder_that_cannot_be_made_is_no_reason_not_to_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     Roots(tmp_path, tmp_path / "state", (tmp_path / "file" / "modules",)).close()

@@ -141,7 +141,7 @@ class Call(Activation):
         self.cancelled: GuestFailed | None = None
         self.published: list[str] = []
         self.refused: dict[str, Refusal] = {}  # by topic
-        self.forgot_refusals = 0  # how many more there were
+        self.forgot_refusals = False  # there were more, and that was said
         self.brake: Brake | None = None  # why it is to stand still at its next epoch check
         self.standing = False  # parked for that
         self.gave_up: tuple[object, ...] = ()  # queues that it waited for in vain

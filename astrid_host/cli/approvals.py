@@ -5,7 +5,6 @@ Allowances are read at each request, so what changes here counts at once for a h
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astrid_host.cli import options
-from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, told
+from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
 
 if TYPE_CHECKING:
     from astrid_host.stores.approvals import Allowed, ApprovalStore
@@ -27,7 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-_PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @app.command("list")
@@ -83,8 +81,7 @@ def allow(
     """Allow a capsule something for good, as it is built now, for one principal in one workspace."""
     from astrid_host.gates.allowances import Allowance
 
-    if not _PRINCIPAL.fullmatch(principal):
-        fail(f"{principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
+    check_name(principal)
     allowance = Allowance(action, resource)
     _check(allowance.action, allowance.resource)
     with told(debug):

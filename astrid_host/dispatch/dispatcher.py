@@ -177,6 +177,7 @@ class Dispatcher:
         """Account for a call that is over; a capsule that traps too often for a principal is not called for a while."""
         capsule, reason, worked, memory_bytes = call.capsule, told.reason, call.worked, call.memory_bytes
         by_principal = self.accounts.by_principal
+        # `Account.ended`, written out: it runs twice for each call.
         for account in (
             capsule.account,
             by_principal.get(call.principal) or self.accounts.of(call.principal),

@@ -129,7 +129,11 @@ class Publisher:
         if topic[:512] not in refused:
             if len(refused) >= NOTED_REFUSALS:  # each is reported with the event's payload; the last ones tell most
                 del refused[next(iter(refused))]
-                call.forgot_refusals += 1
+                if not call.forgot_refusals:
+                    call.forgot_refusals = True
+                    log.warning(
+                        "%s: of the publishes refused in one call the last %d are told", self.capsule, NOTED_REFUSALS
+                    )
             refused[topic[:512]] = Refusal(reason, detail)
         self._refused(call, "ipc.publish", topic, case)
         raise HostError(case, detail=detail)

@@ -7,6 +7,7 @@ then it exits with 1.
 
 from __future__ import annotations
 
+import abc
 import logging
 import re
 import sys
@@ -40,7 +41,7 @@ def limits(cases: int, steps: int = 1) -> settings:
     )
 
 
-class Target:
+class Target(abc.ABC):
     """Something to fuzz.
 
     Attributes:
@@ -55,9 +56,9 @@ class Target:
         self.cases = 0
         self.seconds = 0.0
 
+    @abc.abstractmethod
     def run(self) -> None:
         """One round. Raises what the smallest failing case raises."""
-        raise NotImplementedError
 
 
 class PropertyTarget(Target):

@@ -161,6 +161,14 @@ def descriptors() -> int:
     return len(os.listdir("/dev/fd"))
 
 
+async def there(mark: str, seconds: float = 10) -> None:
+    """Return when a process carries the mark: it has begun before it has turned into its command."""
+    end = time.monotonic() + seconds
+    while not family(mark):
+        assert time.monotonic() < end, f"no process carries {mark}"
+        await trio.sleep(0.02)
+
+
 async def gone(mark: str, seconds: float = 10) -> None:
     """Return when no process carries the mark any more."""
     end = time.monotonic() + seconds

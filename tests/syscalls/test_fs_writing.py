@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,33 +13,8 @@ from fs_guest import EVERYWHERE, FsGuest
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.fs import Fs, gated
-from astrid_host.syscalls.paths import Roots
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    work = tmp_path / "work"
-    (work / "src" / "deep").mkdir(parents=True)
-    (work / "src" / "a.txt").write_bytes(b"hello")
-    (work / "private").mkdir()
-    (work / "private" / "key").write_bytes(b"secret")
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "file").write_bytes(b"outside")
-    return work
-
-
-@pytest.fixture
-def fs(work: Path, tmp_path: Path) -> Iterator[Fs]:
-    roots = Roots(work, tmp_path / "state")
-    yield Fs(roots)
-    roots.close()
-
-
-@pytest.fixture
-def guest(fs: Fs) -> FsGuest:
-    return FsGuest(fs)
 
 
 # Each function that changes something, on one path that the tests choose; the other path of two is a harmless one.

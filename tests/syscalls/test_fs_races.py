@@ -163,6 +163,20 @@ def test_nothing_outside_is_read_or_touched_whatever_is_swapped(
     assert not list(work.rglob(".astrid-*")), "a temporary file was left behind"
 
 
+def test_what_is_a_link_only_for_a_moment_is_read_or_is_no_link(guest: FsGuest, work: Path) -> None:
+    async def read() -> set[str]:
+        seen = set()
+        for _ in range(5_000):
+            try:
+                await guest.go("fs-read-link", "x")
+            except HostError as error:
+                seen.add(error.case)
+        return seen
+
+    with swapping(work, "x", "../outside"):
+        assert trio.run(read) <= {"invalid-path", "boundary-escape", "not-found"}
+
+
 def test_an_absolute_link_is_no_way_out_either(guest: FsGuest, work: Path) -> None:
     before = state(work.parent / "outside")
     with swapping(work, "x", str(work.parent / "outside")):

@@ -5,6 +5,7 @@ All but `read-file` are plain. `read-file` reads a short file at once and a long
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import partial
 
@@ -67,10 +68,8 @@ class Reading(Gated):
         root = self._roots.root(named.room, call.principal, call.capsule.id)
 
         def target(fd: int, name: str, at: Segments) -> str:
-            if not is_link(_status(fd, name)):
-                raise HostError("invalid-path", detail=f"{name!r} is no link")
+            said = _said(fd, name)
             floor = self._views.floor(at) if named.room == "home" else 0
-            said = os.readlink(name, dir_fd=fd)
             inside: list[str] | None = [*at[:-1], *said.split("/")]
             if said.startswith("/"):
                 inside = None if floor else root.inside(said)
@@ -131,3 +130,13 @@ def _without_dots(path: list[str], floor: int) -> Segments:
         elif segment not in ("", "."):
             left.append(segment)
     return tuple(left)
+
+
+def _said(fd: int, name: str) -> str:
+    """What a link says, asked for at once: what was a link a moment ago may be a folder now."""
+    try:
+        return os.readlink(name, dir_fd=fd)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise HostError("invalid-path", detail=f"{name!r} is no link") from error
+        raise

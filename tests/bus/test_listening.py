@@ -13,11 +13,6 @@ from astrid_host import AstridError, HostSubscription, open_host
 from astrid_host.errors import HostClosed
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 async def test_a_subscription_that_is_not_read_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
     good(tmp_path)
     text = "x" * 100_000

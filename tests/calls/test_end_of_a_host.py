@@ -16,11 +16,6 @@ from astrid_host import Host, HostSubscription, ToolCallResult
 from astrid_host.errors import HostClosed
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 async def test_threads_that_publish_all_the_time_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
     good(tmp_path)
     told: list[type[Exception]] = []

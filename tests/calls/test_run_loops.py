@@ -26,11 +26,6 @@ ENVELOPE = 1200
 FIRST = f"(i32.load (i32.const {ENVELOPE + 8}))"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def loop(place: Path, body: str = "", name: str = "loop", **more: Any) -> None:
     """Subscribes to `l.ask`, says that it is ready, and says each message again on `said.<name>`, after `body`."""
     guest = Guest(SUBSCRIBE, RECV, READY)

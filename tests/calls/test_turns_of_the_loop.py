@@ -16,11 +16,6 @@ from astrid_host.bus import Subscription
 from astrid_host.calls import Turns
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def counted_turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When each turn was taken."""
     taken: list[float] = []

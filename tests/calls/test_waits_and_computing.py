@@ -27,11 +27,6 @@ from guests_in_wat import (
 ENVELOPE = 1200  # where recv writes its result: an error byte, then the envelope at 8
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def subscribe(guest: Guest, pattern: str) -> str:
     """Subscribe, and keep the handle in `$j`."""
     return (

@@ -20,11 +20,6 @@ BODIES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def stuck(place: Path, how: str) -> None:
     """The tool `stuck` says that it began, and never answers."""
     guest = Guest(SUBSCRIBE, RECV)

@@ -22,11 +22,6 @@ from guests_in_wat import (
 from astrid_host import Host
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def says(place: Path, name: str, row: dict[str, Any] | str, body: str = "", topic: str = "a.ask", **more: Any) -> None:
     """A capsule that says what it got on `said.<its name>`, and then does `body`."""
     guest = Guest()

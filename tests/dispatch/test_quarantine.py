@@ -13,12 +13,6 @@ from guests_in_wat import FAILED, Guest, capsule, hosted, next_of
 from astrid_host import Host, HostSubscription
 from astrid_host.dispatch import Quarantine
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 # The rule alone, in seconds of its own clock.
 
 

@@ -11,11 +11,6 @@ from guests_in_wat import Guest, capsule, hosted, next_of
 from astrid_host.dispatch import queues
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def echo(place: Path) -> None:
     guest = Guest()
     guest.handles(guest.say("said.it"))

@@ -13,11 +13,6 @@ from astrid_host import Host
 SETTLED = "astrid.v1.dispatch.settled."
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def handler(place: Path, name: str, body: str = "", row: dict[str, Any] | None = None, **more: Any) -> None:
     """A capsule that says `said.<name>` for `a.ask`, and then does `body`."""
     guest = Guest()

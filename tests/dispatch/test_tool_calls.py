@@ -15,11 +15,6 @@ from astrid_host import BUNDLED, open_host
 CALLS = "tool.v1.execute."
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def with_tool(place: Path, name: str, tool: str, **more: Any) -> None:
     """A capsule whose guest says who it is for each call of that tool."""
     guest = Guest()

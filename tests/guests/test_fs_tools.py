@@ -17,11 +17,6 @@ ROUTER, FS = Path(BUNDLED) / "router", Path(BUNDLED) / "fs"
 Ask: TypeAlias = Callable[..., Awaitable[tuple[bool, Any]]]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     work = tmp_path / "work"

@@ -24,11 +24,6 @@ from guests_in_wat import (
 )
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 class Case(NamedTuple):
     """What the handler does, and what is reported."""
 

@@ -14,12 +14,6 @@ from guests_in_wat import (
     hosted,
 )
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 Make = Callable[[], Guest | bytes]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import urllib.request
 from pathlib import Path
 
-import pytest
 import trio
 from guests_in_wat import Guest, bad, hosted, next_of
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,11 +13,6 @@ from astrid_host import Host
 from astrid_host.metrics import serve
 
 SETTLED = "astrid.v1.dispatch.settled."
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 async def _settled(host: Host, topic: str, principal: str) -> None:

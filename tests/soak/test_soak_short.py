@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from .soak import MIB, Line, soaked
 
 CALLS = 6000
@@ -13,11 +11,6 @@ CALLS = 6000
 # So few calls cannot tell a small leak from a block or two that an allocator takes, and 5 % of a test run's memory says nothing.
 # This finds what is large: an instance, or its stack, that a trap leaves behind (27 KiB for each of 120).
 SLACK = 2 * MIB
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 async def test_calls_of_which_every_tenth_traps_leave_nothing_behind(tmp_path: Path) -> None:

@@ -19,11 +19,6 @@ TESTS = Path(__file__).parents[1]
 PROBE = TESTS.parent / "guests" / "rust" / "probe" / "src"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def declared(drops: bool = False) -> Iterator[tuple[str, str]]:
     """Every function of the host's interfaces, by interface and name."""
     packages = Packages(wit_folder())

@@ -21,11 +21,6 @@ SETTLED = "astrid.v1.dispatch.settled.do.it"
 READ = 0  # the mode
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()

@@ -25,11 +25,6 @@ RESULT = f"(i32.load (i32.const {RETURNED + 4}))"
 LENGTH = f"(i32.load (i32.const {RETURNED + 8}))"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def ask(guest: Guest, function: str, url: str) -> str:
     """A GET without headers and body; traps unless it goes well."""
     return f"""(call {function} {guest.text(url)} {"(i32.const 0) " * 8} (i32.const {RETURNED}))

@@ -17,11 +17,6 @@ from astrid_host.syscalls.io import POLLABLES, Readiness, Signal
 from astrid_host.syscalls.io import poll as poll_module
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 async def test_no_pollable_and_more_than_256_are_refused() -> None:
     async with functions() as net:
         ready = Signal(net.turns, is_set=True)

@@ -41,11 +41,6 @@ from astrid_host.errors import GuestCancelled
 ROWS = {"net_connect": ["127.0.0.1:*"], "net_bind": ["127.0.0.1:*"]}
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 async def accepted(server: socket.socket) -> trio.SocketStream:
     server.setblocking(False)
     await trio.lowlevel.wait_readable(server)

@@ -125,11 +125,6 @@ VARYING = (
 LETTERS = "abc/.:-_ äß\u0301\u202e\u2028漢😀"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
     return Notes(monkeypatch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 from guests_in_wat import RETURNED, Guest, capsule, good, good_still_answers, hosted, next_of, report_of
 from processes import family, gone
@@ -19,11 +18,6 @@ BLOCK = '(import "astrid:io/poll@1.0.0" "[method]pollable.block" (func $block (p
 REQUEST, ARGUMENTS, ANSWER = 1408, 1600, 1632  # 176 bytes, of which what is not set is none; two texts; 40 bytes
 STDOUT = f"(i32.load (i32.const {ANSWER + 4})) (i32.load (i32.const {ANSWER + 8}))"
 ALLOWED = {"capabilities": {"host_process": ["bash"]}}
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def put(at: int, text: str) -> str:

@@ -18,11 +18,6 @@ from astrid_host import BUNDLED, Host, open_host
 ASKED, ANSWERS = "astrid.v1.approval", "astrid.v1.approval.response."
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 class Person:
     """Whoever is asked. Approves everything that has no `forbidden` in it.
 

@@ -6,17 +6,11 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
 from guests_in_wat import RETURNED, Guest, capsule, hosted, next_of
 
 SLEEP = '(import "astrid:sys/host@1.0.0" "sleep-ns" (func $sleep (param i64 i32)))'
 TOO_LARGE = 2  # the case's number in `error-code`
 SLEEPERS = 100
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 def sleeper(place: Path, ns: int, concurrency: int = 1) -> None:

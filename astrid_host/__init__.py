@@ -13,7 +13,8 @@ from astrid_host.errors import AstridError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from astrid_host.host import CapsuleInfo, Host, open_host
+    from astrid_host.host import Host, open_host
+    from astrid_host.inventory import CapsuleInfo
     from astrid_host.listening import HostEvent, HostSubscription
     from astrid_host.payloads import ToolCallResult
     from astrid_host.stats import HostStats, Usage
@@ -37,7 +38,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CapsuleInfo": "host",
+    "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "listening",
     "HostStats": "stats",

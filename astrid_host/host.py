@@ -13,31 +13,31 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 import platformdirs
 import trio
 
+from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
 from astrid_host.bus import KERNEL_TOPICS, Bus, Receiver, Subscription
-from astrid_host.calls import Account, Accounts, Tasks, Turns
-from astrid_host.capsules import Lifecycle, Loader, Registry
+from astrid_host.calls import Accounts, Tasks, Turns
+from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
+from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, from_value
 from astrid_host.principals import check_principal
-from astrid_host.stats import HostStats, Quarantined, Usage
+from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
-from astrid_host.tools import Tools, bound_once, tools_of
+from astrid_host.tools import Tools, bound_once
 from astrid_host.topics import check_pattern, check_topic
 from astrid_host.wit import Packages
 
@@ -50,44 +50,9 @@ log = logging.getLogger(__name__)
 MEMORY = ":memory:"
 OWN_FOLDER = ".astrid-host"  # in a state folder that is the workspace, too
 WORKERS = 8
-NO_FAILURES: Mapping[str, int] = MappingProxyType({})
 SWEEP_S = 10.0
 SWEPT_AT_ONCE = 64
 T = TypeVar("T")
-
-
-class CapsuleInfo(msgspec.Struct, frozen=True):
-    """What a host tells of one capsule.
-
-    Attributes:
-        id: the package's name.
-        version: of the package; empty when its manifest cannot be read.
-        state: `ready`, `failed`, `shadowed` or `unloaded`.
-        error: why it is not ready.
-        tools: what it provides, by name.
-        handlers: topic patterns of its active handlers.
-        inactive: those of rows that are never called.
-        acl: the topic patterns that it may publish on.
-        source_id: the UUID that stands on what it publishes.
-        folder: where it was found.
-        calls: how many of its handlers' calls ended.
-        traps: how many of them trapped.
-        memory_bytes: what its idle instances hold.
-    """
-
-    id: str
-    version: str
-    state: str
-    error: str | None
-    tools: list[str]
-    handlers: list[str]
-    inactive: list[str]
-    acl: list[str]
-    source_id: str
-    folder: Path
-    calls: int
-    traps: int
-    memory_bytes: int
 
 
 class Host:
@@ -106,8 +71,10 @@ class Host:
         instances: Instances,
         functions: HostFunctions,
         tools: Tools,
+        replacing: Replacing,
         principal: str,
     ) -> None:
+        self._replacing = replacing
         self._bus = bus
         self._turns = turns
         self._registry = registry
@@ -119,7 +86,7 @@ class Host:
     @property
     def capsules(self) -> Mapping[str, CapsuleInfo]:
         """Every capsule that was found, by id, in load order."""
-        return {name: _info(capsule) for name, capsule in self._registry.capsules.items()}
+        return {name: capsule_info(capsule) for name, capsule in self._registry.capsules.items()}
 
     def publish(self, topic: str, payload: Any, *, principal: str | None = None, settle: bool = False) -> int:
         """Publish an event from outside. From any thread; on the trio thread its handlers take a turn before this returns.
@@ -188,6 +155,41 @@ class Host:
         """
         return self._functions.uplinks.inbound()
 
+    async def reload(self, capsule: str) -> None:
+        """Replace a capsule by what lies in its folder now: also one that failed to load, or was unloaded.
+
+        Calls in flight end on the old version; what waits is handled by the new one. A version that does not load leaves the
+        old one as it was.
+
+        Args:
+            capsule: its id.
+
+        Raises:
+            LoadError: there is no such capsule, or its new version does not load: the message says why.
+            HostClosed: the host has stopped.
+
+        Cancelled before the new version takes over, it changes nothing.
+        """
+        self._check_open()
+        await self._replacing.reload(capsule)
+
+    async def unload(self, capsule: str) -> None:
+        """Take a capsule out. Calls in flight end; what waits for it is reported as `cancelled`. `reload` takes it in again.
+
+        Args:
+            capsule: its id.
+
+        Raises:
+            LoadError: there is no such capsule, or it takes no part.
+            HostClosed: the host has stopped.
+        """
+        self._check_open()
+        await self._replacing.unload(capsule)
+
+    def _check_open(self) -> None:
+        if self._turns.closing:
+            raise HostClosed("this host has stopped: use it inside its `async with open_host(...)`")
+
     def stats(self) -> HostStats:
         """What the host did since it started, and what it holds now. From any thread; nobody waits for it for long."""
         bus, capsules = self._bus, self._registry.capsules
@@ -214,44 +216,9 @@ class Host:
             instances=self._instances.live + self._instances.waiting,
             waiting=self._instances.waiting,
             quarantined=quarantined,
-            capsules={capsule.id: _usage(capsule.account) for capsule in list(capsules.values())},
-            principals={name: _usage(account) for name, account in principals},
+            capsules={capsule.id: usage_of(capsule.account) for capsule in list(capsules.values())},
+            principals={name: usage_of(account) for name, account in principals},
         )
-
-
-def _usage(account: Account) -> Usage:
-    return Usage(
-        calls=account.calls,
-        failures=dict(account.failures) if account.failures else NO_FAILURES,
-        cpu_seconds=account.cpu_s,
-        events=account.events,
-        bytes=account.bytes,
-        peak_memory_bytes=account.peak_bytes,
-    )
-
-
-def _info(capsule: Any) -> CapsuleInfo:
-    manifest = capsule.manifest if capsule.has_manifest else None
-    live = capsule.state == "ready"
-    return CapsuleInfo(
-        id=capsule.id,
-        version=capsule.version,
-        state=capsule.state,
-        error=capsule.error,
-        tools=[name for name in tools_of(manifest) if not _inactive(capsule, name)] if manifest and live else [],
-        handlers=[handler.pattern for handler in capsule.handlers],
-        inactive=list(capsule.inactive),
-        acl=list(manifest.publish) if manifest else [],
-        source_id=capsule.source_id,
-        folder=capsule.folder,
-        calls=capsule.account.calls,
-        traps=capsule.account.failures.get("trap", 0),
-        memory_bytes=capsule.pool.held_bytes() if capsule.linked is not None else 0,
-    )
-
-
-def _inactive(capsule: Any, tool: str) -> bool:
-    return any(pattern.endswith(f".{tool}") for pattern in capsule.inactive)
 
 
 @contextlib.asynccontextmanager
@@ -315,7 +282,12 @@ async def open_host(
                 imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing)
                 loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, instances, auditing.denied)
                 lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
-                registry = Registry(loader, dispatcher, bus, turns, principal, accounts, bound_once, lifecycle)
+
+                def gone(capsule: Capsule) -> None:
+                    functions.forget(capsule)
+
+                run_loops = RunLoops(bus, turns, nursery, gone)
+                registry = Registry(loader, dispatcher, bus, run_loops, principal, accounts, bound_once, lifecycle)
                 stack.callback(registry.close)
                 functions = HostFunctions(
                     bus,
@@ -336,9 +308,12 @@ async def open_host(
                 await registry.load(places, capsules_folder(), strict)
                 _tell_unknown(config or {}, registry)
                 tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
+                announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
+                replacing = Replacing(registry, run_loops, turns, nursery, gone, announcing.change)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)
-                yield Host(bus, turns, registry, instances, functions, tools, principal)
+                nursery.start_soon(announcing.run)
+                yield Host(bus, turns, registry, instances, functions, tools, replacing, principal)
             finally:
                 await turns.close()
                 nursery.cancel_scope.cancel()

@@ -14,7 +14,7 @@ import trio
 
 from astrid_host.bus import Bus
 from astrid_host.calls import Turns
-from astrid_host.capsules import LIFECYCLE, Registry
+from astrid_host.capsules import LIFECYCLE, Capsule, Registry
 from astrid_host.imports import HostImports
 from astrid_host.stores import Stores
 from astrid_host.syscalls import Interface
@@ -103,6 +103,16 @@ class HostFunctions:
         tracker: Tracker | None = self.__dict__.get("_tracker")  # made or not
         if tracker is not None:
             tracker.cancel(call_ids, principal)
+
+    def forget(self, capsule: Capsule) -> None:
+        """A capsule takes no part any more, or its run loop is over: its bridges are gone, and, unless another version of it
+        goes on, its children."""
+        uplinks: Uplinks | None = self.__dict__.get("uplinks")
+        if uplinks is not None:
+            uplinks.forget(capsule.source_id)
+        tracker: Tracker | None = self.__dict__.get("_tracker")
+        if tracker is not None and capsule.state == "unloaded" and self._registry.capsules.get(capsule.id) is capsule:
+            tracker.unload(capsule.id)
 
     def close(self) -> None:
         """End what starts children; the nursery has ended before."""

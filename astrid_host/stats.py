@@ -7,8 +7,13 @@ counts of different things may be a few calls apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
+
+from astrid_host.calls import Account
+
+NO_FAILURES: Mapping[str, int] = MappingProxyType({})
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -80,3 +85,15 @@ class HostStats(msgspec.Struct, frozen=True):
     quarantined: tuple[Quarantined, ...]
     capsules: Mapping[str, Usage]
     principals: Mapping[str, Usage]
+
+
+def usage_of(account: Account) -> Usage:
+    """What an account says now."""
+    return Usage(
+        calls=account.calls,
+        failures=dict(account.failures) if account.failures else NO_FAILURES,
+        cpu_seconds=account.cpu_s,
+        events=account.events,
+        bytes=account.bytes,
+        peak_memory_bytes=account.peak_bytes,
+    )

@@ -8,5 +8,17 @@ from astrid_host.capsules.discovery import find_folders
 from astrid_host.capsules.lifecycle import LIFECYCLE, Lifecycle
 from astrid_host.capsules.loading import EXPORTS, Loader
 from astrid_host.capsules.registry import Registry
+from astrid_host.capsules.replacing import Replacing
+from astrid_host.capsules.runloops import RunLoops
 
-__all__ = ["EXPORTS", "LIFECYCLE", "Capsule", "Lifecycle", "Loader", "Registry", "find_folders"]
+__all__ = [
+    "EXPORTS",
+    "LIFECYCLE",
+    "Capsule",
+    "Lifecycle",
+    "Loader",
+    "Registry",
+    "Replacing",
+    "RunLoops",
+    "find_folders",
+]

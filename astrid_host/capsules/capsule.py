@@ -22,7 +22,8 @@ class Capsule:
     """One capsule of a host, whether it loaded or not.
 
     `state` is `ready` when it takes part, `failed` when it could not be loaded or its run loop ended badly (`error` says
-    why), `shadowed` when it stepped aside for another. `inactive` names the topics of rows that another capsule keeps.
+    why), `shadowed` when it stepped aside for another, `unloaded` when it was taken out, or replaced by a newer version.
+    `inactive` names the topics of rows that another capsule keeps.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.
@@ -81,6 +82,11 @@ class Capsule:
         self._linked, self.pool, self.publisher = linked, pool, publisher
         if HOOK in linked.entries:
             self.hook = linked.entries[HOOK]
+
+    def take_over(self, old: Capsule) -> None:
+        """What waits for an older version of it, and what was counted, is its own now. The bus's lock is held."""
+        self.account = old.account
+        self.queues, old.queues = old.queues, Queues()
 
     def fail(self, error: str) -> None:
         """It does not take part; `error` says why."""

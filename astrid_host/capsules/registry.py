@@ -17,12 +17,12 @@ import trio
 from astrid_host import manifest as manifests
 from astrid_host.abi import ExportKind
 from astrid_host.bus import Bus
-from astrid_host.calls import Accounts, Turns
+from astrid_host.calls import Accounts
 from astrid_host.capsules.capsule import HOOK, Capsule
 from astrid_host.capsules.discovery import find_folders, in_load_order, unsatisfied
 from astrid_host.capsules.lifecycle import Lifecycle
 from astrid_host.capsules.loading import Loader, handlers_of
-from astrid_host.capsules.runloops import RunLoop
+from astrid_host.capsules.runloops import RunLoops
 from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import AstridError
 from astrid_host.manifest import Manifest
@@ -30,7 +30,6 @@ from astrid_host.manifest import Manifest
 log = logging.getLogger(__name__)
 
 READY_S = 0.5
-STUB_S = 5.0
 
 
 class Registry:
@@ -39,8 +38,8 @@ class Registry:
     Args:
         loader: builds modules.
         dispatcher: gets their handlers.
-        bus: for reports of run loops.
-        turns: runs them.
+        bus: whose lock guards them.
+        run_loops: starts those that have one.
         owner: the host's principal.
         accounts: where the use of principals is counted.
         bound_once: whether a pattern may be bound by one capsule only.
@@ -52,7 +51,7 @@ class Registry:
         loader: Loader,
         dispatcher: Dispatcher,
         bus: Bus,
-        turns: Turns,
+        run_loops: RunLoops,
         owner: str,
         accounts: Accounts,
         bound_once: Callable[[str], bool],
@@ -62,13 +61,14 @@ class Registry:
         self._loader = loader
         self._dispatcher = dispatcher
         self._bus = bus
-        self._turns = turns
+        self._run_loops = run_loops
         self._owner = owner
         self.accounts = accounts
         self._bound_once = bound_once
         self._lifecycle = lifecycle
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
         self.complete = False  # all that was found is loaded, or failed
+        self.leaving: set[Capsule] = set()  # older versions, or unloaded ones, whose calls are not over
 
     async def load(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
         """Find and load what is below `places`.
@@ -163,28 +163,64 @@ class Registry:
 
     async def _load(self, capsule: Capsule, strict: bool) -> None:
         try:
-            run = await self._loader.build(capsule)
-            if self._lifecycle is not None:
-                await self._lifecycle.begin(capsule)
-            if run is not ExportKind.STUB and not await self._is_stub(capsule):
-                self._warn_of_dead_rows(capsule)
+            run = await self.prepare(capsule)
+            if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
+                self.warn_of_dead_rows(capsule)
                 return
-            if not capsule.linked or HOOK not in capsule.linked.entries:
-                capsule.state = "ready"
-                return
-            self._bind(capsule)
+            self.bind(capsule)
         except AstridError as error:
             if strict:
                 raise
             self._failed(capsule, error)
 
-    def _bind(self, capsule: Capsule) -> None:
-        handlers = handlers_of(capsule, partial(self._keeps, capsule))
-        capsule.handlers = handlers
+    async def prepare(self, capsule: Capsule) -> ExportKind:
+        """Build it and run the hook that is due; says what its `run` is.
+
+        Raises:
+            LoadError: it cannot be built, or its hook failed.
+            StoreError: what was loaded before cannot be read or written.
+        """
+        run = await self._loader.build(capsule)
+        if self._lifecycle is not None:
+            await self._lifecycle.begin(capsule)
+        return run
+
+    def bind(self, capsule: Capsule, old: Capsule | None = None) -> None:
+        """Let events come to its handlers, if it has any: also those that wait for an older version of it."""
+        callable_ = capsule.linked is not None and HOOK in capsule.linked.entries
+        wanted = handlers_of(capsule, partial(self._keeps, capsule)) if callable_ else []
         with self._bus.lock:
-            self._dispatcher.add(handlers)
-        capsule.state = "ready"
+            if old is None:
+                self._dispatcher.add(wanted)
+                capsule.handlers = wanted
+            else:
+                capsule.take_over(old)
+                capsule.handlers = self._dispatcher.replace(capsule, old.handlers, wanted)
+            capsule.state = "ready"
         capsule.is_ready.set()
+
+    def unbind(self, capsule: Capsule) -> None:
+        """Let no event come to it any more; rows of others that stepped aside for its own are active from now on."""
+        with self._bus.lock:
+            self._dispatcher.remove(capsule, capsule.handlers)
+            capsule.handlers = []
+        self.free(capsule, ())
+
+    def free(self, capsule: Capsule, still: Iterable[str]) -> None:
+        """Of the topics that it kept for itself alone, only some are still its own: the first that wants another gets it."""
+        freed = {topic for topic, name in self._bound.items() if name == capsule.id}.difference(still)
+        for topic in freed:
+            del self._bound[topic]
+        for other in self.capsules.values():
+            rows = freed.intersection(other.inactive)
+            if not rows or other.state != "ready" or other.run_loop is not None or other.id == capsule.id:
+                continue
+            other.inactive = []  # said anew
+            added = [row for row in handlers_of(other, partial(self._keeps, other)) if row.pattern in rows]
+            with self._bus.lock:
+                self._dispatcher.add(added)
+                other.handlers = [*other.handlers, *added]
+            freed -= rows
 
     def _keeps(self, capsule: Capsule, pattern: str) -> bool:
         if not self._bound_once(pattern):
@@ -196,26 +232,8 @@ class Registry:
             )
         return first == capsule.id
 
-    async def _is_stub(self, capsule: Capsule) -> bool:
-        """Start its `run`; whether that returned at once without having reached the host."""
-        over = trio.Event()
-        verdict: list[bool] = []
-
-        def ended(stub: bool) -> None:
-            verdict.append(stub)
-            self._turns.tell(over.set)
-            self._turns.ring()
-
-        call = RunLoop(capsule, self._bus, ended).start(self._turns)
-        capsule.state = "ready"
-        self._turns.go()
-        with trio.move_on_after(STUB_S):
-            while not verdict and not call.reached:
-                with trio.move_on_after(0.01):
-                    await over.wait()
-        return bool(verdict and verdict[0])
-
-    def _warn_of_dead_rows(self, capsule: Capsule) -> None:
+    def warn_of_dead_rows(self, capsule: Capsule) -> None:
+        """Say which rows of a capsule with a run loop are never called."""
         rows = [row.pattern for row in capsule.manifest.handlers]
         if rows:
             capsule.inactive.extend(rows)
@@ -251,5 +269,5 @@ class Registry:
 
     def close(self) -> None:
         """Close every capsule's instances; no call is under way any more."""
-        for capsule in self.capsules.values():
+        for capsule in (*self.capsules.values(), *self.leaving):
             capsule.close()

@@ -1,24 +1,32 @@
 """Run loops: capsules whose `run` export is real are started once and serve by receiving, not by handlers.
 
-A stub `run` returns at once without having called a host function: such a capsule is an interceptor capsule.
+A stub `run` returns at once without having called a host function: such a capsule is an interceptor capsule. A run loop that
+fails is told of on `astrid.v1.health.failed` and started again after 2 s, then 4, 8 and so on up to two minutes; after five
+times in a row it stays down. (Astrid, kernel: health.)
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+
+import trio
 
 from astrid_host.bus import Bus, Failure
 from astrid_host.calls import Call, Pace, Turns
 from astrid_host.capsules.capsule import RUN, Capsule
 from astrid_host.dispatch.outcomes import failed, with_refusals
 from astrid_host.errors import GuestCancelled
+from astrid_host.payloads import NIL_SOURCE, from_value
 from astrid_host.syscalls.ipc import report_refusals
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 log = logging.getLogger(__name__)
+
+HEALTH = "astrid.v1.health.failed"
+STUB_S = 5.0
+ATTEMPTS = 5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 120.0
 
 
 class RunLoop:
@@ -27,10 +35,11 @@ class RunLoop:
     Args:
         capsule: whose.
         bus: where its failure is reported, on the message that it handled last.
-        ended: called when it is over; `stub` when it never reached the host.
+        ended: called when it is over, on the thread that ran it last: with whether it never reached the host, and why it
+            failed, if it did.
     """
 
-    def __init__(self, capsule: Capsule, bus: Bus, ended: Callable[[bool], None]) -> None:
+    def __init__(self, capsule: Capsule, bus: Bus, ended: Callable[[bool, str], None]) -> None:
         self.capsule = capsule
         self.pace = Pace()
         self._bus = bus
@@ -51,6 +60,7 @@ class RunLoop:
         capsule = self.capsule
         capsule.run_loop = None
         stub = failure is None and not call.reached
+        why = ""
         if not stub:
             with self._bus.lock:
                 reason = failed(failure).reason if failure is not None else ""
@@ -58,6 +68,7 @@ class RunLoop:
                     account.ended(reason, call.worked, call.memory_bytes)
         if failure is not None and not isinstance(failure, GuestCancelled):
             told = failed(failure)
+            why = told.detail
             capsule.fail(f"its run loop failed: {told.detail}")
             log.error("%s: its run loop failed: %s: %s", capsule.id, told.reason, told.detail)
             if call.message is not None:
@@ -69,5 +80,90 @@ class RunLoop:
             log.info("%s: its run loop returned", capsule.id)
             with self._bus.lock:
                 report_refusals(self._bus, call)
-        self._ended(stub)
+        self._ended(stub, why)
         capsule.is_ready.set()
+
+
+class RunLoops:
+    """The run loops of one host.
+
+    Args:
+        bus: where failures are told.
+        turns: runs them.
+        nursery: in which those that failed are started again.
+        gone: called with a capsule whose run loop is over: what the host keeps for it can go.
+    """
+
+    def __init__(
+        self, bus: Bus, turns: Turns, nursery: trio.Nursery, gone: Callable[[Capsule], None] = lambda _capsule: None
+    ) -> None:
+        self._bus = bus
+        self._turns = turns
+        self._nursery = nursery
+        self._gone = gone
+        self._over: dict[Capsule, trio.Event] = {}
+        self._attempts: dict[Capsule, int] = {}
+
+    async def begin(self, capsule: Capsule) -> bool:
+        """Start its `run`; whether that is a stub, which returned at once without having reached the host.
+
+        Cancelled, the run loop goes on.
+        """
+        over = self._over[capsule] = trio.Event()
+        verdict: list[bool] = []
+        begun = time.monotonic()
+
+        def ended(stub: bool, failure: str) -> None:
+            verdict.append(stub)
+            self._turns.tell(over.set)
+            if failure and not self._turns.closing:
+                self._tell_failed(capsule, failure)
+                self._turns.tell(lambda: self._after_failure(capsule, time.monotonic() - begun))
+            self._turns.ring()
+
+        call = RunLoop(capsule, self._bus, ended).start(self._turns)
+        capsule.state = "ready"
+        self._turns.go()
+        with trio.move_on_after(STUB_S):
+            while not verdict and not call.reached:
+                with trio.move_on_after(0.01):
+                    await over.wait()
+        return bool(verdict and verdict[0])
+
+    async def stop(self, capsule: Capsule) -> None:
+        """End its run loop, which is not started again. Cancelled, it ends all the same."""
+        capsule.state = "unloaded"
+        call = capsule.run_loop
+        if call is not None:
+            with self._turns.lock:
+                self._turns.cancel_locked(call, GuestCancelled(f"{capsule.id} is unloaded"))
+            self._turns.go()
+            await self._over[capsule].wait()
+        self._over.pop(capsule, None)
+        self._attempts.pop(capsule, None)
+
+    def _tell_failed(self, capsule: Capsule, reason: str) -> None:
+        with self._bus.lock:
+            if self._bus.received(HEALTH, capsule.owner):
+                told = from_value({"capsule_id": capsule.id, "reason": reason})
+                self._bus.publish(HEALTH, told, capsule.owner, NIL_SOURCE, entering=True)
+
+    def _after_failure(self, capsule: Capsule, lived_s: float) -> None:
+        attempts = 0 if lived_s > LONGEST_PAUSE_S else self._attempts.get(capsule, 0)
+        if capsule.state != "failed":
+            return
+        if attempts >= ATTEMPTS:
+            log.error("%s: its run loop failed %d times in a row: it stays down", capsule.id, attempts + 1)
+            return
+        self._attempts[capsule] = attempts + 1
+        self._nursery.start_soon(self._again, capsule, min(FIRST_PAUSE_S * 2**attempts, LONGEST_PAUSE_S))
+
+    async def _again(self, capsule: Capsule, pause_s: float) -> None:
+        await trio.sleep(pause_s)
+        if capsule.state != "failed" or self._turns.closing:
+            return
+        log.info("%s: its run loop is started again", capsule.id)
+        self._gone(capsule)
+        capsule.error = None
+        capsule.is_ready.clear()
+        await self.begin(capsule)

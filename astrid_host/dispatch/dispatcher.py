@@ -79,6 +79,8 @@ class Dispatcher:
     ) -> Outcome | None:
         """Queue an event for a handler; None, or why it was refused."""
         receiver = handler.receiver
+        if handler.gone:
+            return Outcome(GuestCancelled.reason, _unloaded(receiver.id), ran=False)
         if receiver.quarantine.records:
             seconds = receiver.quarantine.left(self._principal(event), now())
             if seconds:
@@ -291,9 +293,42 @@ class Dispatcher:
         """Take a capsule's handlers out; what waits for them is reported as cancelled, what runs goes on."""
         for handler in handlers:
             self.handlers.remove(handler)
-        gone = GuestCancelled(f"{receiver.id} was unloaded before it handled the event")
+            handler.gone = True
+        self._fail_gone(receiver)
+
+    def replace(self, new: Receiver, before: list[Handler], after: list[Handler]) -> list[Handler]:
+        """Let a capsule's next version take over: what waits is handled by it, in order, once what runs has ended.
+
+        Args:
+            new: the next version; the queues are its own already.
+            before: the handlers until now.
+            after: those of the next version.
+
+        Returns:
+            The handlers that are active now: a row that is in both keeps its own, because events may be on their way to it.
+        """
+        kept = {(handler.pattern, handler.action): handler for handler in before}
+        for handler in before:
+            self.handlers.remove(handler)
+        active = []
+        for handler in after:
+            same = kept.pop((handler.pattern, handler.action), None)
+            if same is not None:
+                same.follow(handler)
+            active.append(same or handler)
+        for handler in kept.values():
+            handler.gone = True
+        self.add(active)
+        for queue in new.queues:
+            queue.belong_to(new)
+        self._fail_gone(new)
+        return active
+
+    def _fail_gone(self, receiver: Receiver) -> None:
+        """What waits for handlers that are gone does not reach them any more."""
+        gone = Outcome(GuestCancelled.reason, _unloaded(receiver.id), ran=False)
         for queue in list(receiver.queues):
-            self._fail_all(queue.clear(), Outcome(gone.reason, str(gone), ran=False))
+            self._fail_all(queue.clear_gone(), gone)
 
     def _fail_all(self, works: list[Work], told: Outcome) -> None:
         """Close the account of events that wait no more; chains whose rows let them go on."""
@@ -304,3 +339,7 @@ class Dispatcher:
                 self._handler_failed(work.event, work.handler, told)
             if not work.event.left:
                 self.settle(work.event)
+
+
+def _unloaded(capsule: str) -> str:
+    return f"{capsule} was unloaded, or replaced by a version without that handler, before it handled the event"

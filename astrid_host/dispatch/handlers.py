@@ -68,9 +68,11 @@ class Handler:
         goes_on: in a chain, a failure of this member does not end it.
         reply: the topic on which what it returns is published.
         guard: it does not make an event handled.
+
+    `gone` is set when its capsule was unloaded, or has no such row any more: events on their way to it end there.
     """
 
-    __slots__ = ("action", "goes_on", "guard", "pattern", "priority", "receiver", "reply")
+    __slots__ = ("action", "goes_on", "gone", "guard", "pattern", "priority", "receiver", "reply")
 
     def __init__(
         self,
@@ -90,6 +92,15 @@ class Handler:
         self.goes_on = goes_on
         self.reply = reply
         self.guard = guard
+        self.gone = False
+
+    def follow(self, newer: Handler) -> None:
+        """Be what the same row of its capsule's next version says: events that are on their way to it go there."""
+        self.receiver = newer.receiver
+        self.priority = newer.priority
+        self.goes_on = newer.goes_on
+        self.reply = newer.reply
+        self.guard = newer.guard
 
 
 class Route:

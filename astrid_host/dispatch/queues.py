@@ -235,18 +235,27 @@ class Queue:
             if self.outside.pop(next(iter(self.outside)))() is not None:
                 return
 
-    def clear(self) -> list[Work]:
-        """Take out everything that waits."""
-        works, self.works = list(self.works), deque()
-        self._emptied(works)
-        return works
+    def belong_to(self, receiver: Receiver) -> None:
+        """What waits, and what comes, is for another version of the capsule."""
+        self.receiver = receiver
+        self.paces.clear()
+        for work in self.works:
+            work.pace = self.pace_of(work.handler)
+        self.schedule()  # it may run more at once
+
+    def clear_gone(self) -> list[Work]:
+        """Take out what waits for handlers that are no more."""
+        return self._clear(lambda work: work.handler.gone)
 
     def clear_of(self, principal: str | None, concerned: Callable[[Event], bool] = lambda _event: True) -> list[Work]:
         """Take out what waits on behalf of one principal, or those of its events that are concerned."""
+        return self._clear(lambda work: work.event.principal == principal and concerned(work.event))
+
+    def _clear(self, chosen: Callable[[Work], bool]) -> list[Work]:
         works: list[Work] = []
         kept: deque[Work] = deque()
         for work in self.works:
-            (works if work.event.principal == principal and concerned(work.event) else kept).append(work)
+            (works if chosen(work) else kept).append(work)
         self.works = kept
         self._emptied(works)
         return works

@@ -117,12 +117,16 @@ class SubscribeRow(msgspec.Struct, frozen=True):
 
 
 class ToolRow(msgspec.Struct, frozen=True):
-    """One `[[tool]]`: what people are told before the guest describes itself."""
+    """One `[[tool]]`: what people are told before the guest describes itself.
+
+    `mutable` says that it changes something, `asks_approval` that it asks for approval itself, more finely than others could.
+    """
 
     name: str
     description_for_llm: str | None = None
     input_schema_wit: str | None = None
     mutable: bool = False
+    asks_approval: bool = False
 
 
 class Capabilities(msgspec.Struct, frozen=True):

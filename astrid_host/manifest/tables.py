@@ -82,12 +82,12 @@ def _tools(sheet: Sheet) -> tuple[ToolRow, ...]:
         sheet.unknown(table, ToolRow.__struct_fields__, *where)
         name = sheet.needed(table, "name", "my_tool", *where)
         described = [sheet.field(table, key, str, *where) for key in ("description_for_llm", "input_schema_wit")]
-        mutable = sheet.field(table, "mutable", bool, *where) or False
+        mutable, asks = (sheet.field(table, key, bool, *where) or False for key in ("mutable", "asks_approval"))
         if name in found:
             sheet.warn(f"a second [[tool]] is named {shown(name)}; the first counts", *where)
         elif name is not None:
             sheet.source.note("tool", name, *where)
-            found[name] = ToolRow(name, described[0], described[1], mutable)
+            found[name] = ToolRow(name, described[0], described[1], mutable, asks)
     return tuple(found.values())
 
 

@@ -312,4 +312,8 @@ class Tools:
         """
         who = self._principal if principal is None else principal
         check_principal(who)
-        return await describe(self._bus, self._turns, self._registry, who)
+        return await self.of(who)
+
+    async def of(self, principal: str) -> list[Tool]:
+        """`describe`, on behalf of somebody who is a principal for sure."""
+        return await describe(self._bus, self._turns, self._registry, principal)

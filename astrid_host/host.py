@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import platformdirs
 import trio
 
+from astrid_host import __version__
 from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
 from astrid_host.bus import KERNEL_TOPICS, Bus, Receiver, Subscription
@@ -29,6 +30,7 @@ from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
 from astrid_host.inventory import CapsuleInfo, capsule_info
+from astrid_host.kernel_methods import KernelMethods
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, from_value
 from astrid_host.principals import check_principal
@@ -61,6 +63,7 @@ class Host:
     Attributes:
         tools: the tools of its capsules.
         principal: the owner, and the principal of calls that name none.
+        methods: what the kernel answers when it is asked over the bus.
     """
 
     def __init__(
@@ -72,9 +75,11 @@ class Host:
         functions: HostFunctions,
         tools: Tools,
         replacing: Replacing,
+        methods: KernelMethods,
         principal: str,
     ) -> None:
         self._replacing = replacing
+        self.methods = methods
         self._bus = bus
         self._turns = turns
         self._registry = registry
@@ -310,10 +315,11 @@ async def open_host(
                 tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
                 replacing = Replacing(registry, run_loops, turns, nursery, gone, announcing.change)
+                methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)
                 nursery.start_soon(announcing.run)
-                yield Host(bus, turns, registry, instances, functions, tools, replacing, principal)
+                yield Host(bus, turns, registry, instances, functions, tools, replacing, methods, principal)
             finally:
                 await turns.close()
                 nursery.cancel_scope.cancel()

@@ -25,7 +25,7 @@ from astrid_host.payloads import NIL_SOURCE, Payload
 
 log = logging.getLogger(__name__)
 
-Observer = Callable[[Event], None]
+Observer = Callable[[Event], object]
 
 
 class Sink(Protocol):
@@ -115,9 +115,8 @@ class Bus:
             for observer in observers:
                 observer(event)
         for prefix, observer in self._prefix_observers:
-            if topic.startswith(prefix):
+            if topic.startswith(prefix) and observer(event) is not False:
                 received = True
-                observer(event)
         if not event.left:
             self._close_account(event, received)
 
@@ -206,7 +205,8 @@ class Bus:
         self._observers.setdefault(topic, []).append(observer)
 
     def observe_below(self, prefix: str, observer: Observer) -> Callable[[], None]:
-        """The same for every topic that begins with `prefix`; returns what ends it."""
+        """The same for every topic that begins with `prefix`; returns what ends it. An observer that returns False did not
+        receive the event: it left it alone."""
         entry = (prefix, observer)
         self._prefix_observers = (*self._prefix_observers, entry)
 

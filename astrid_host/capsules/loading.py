@@ -79,7 +79,10 @@ class Loader:
         capsule.wasm_hash = blake3(wasm).hexdigest()
         self._check_meta(capsule)
         capsule.source_id = source_id(capsule.id, capsule.wasm_hash)
-        module = await self._compile(capsule.id, wasm)
+        try:
+            module = await self._compile(capsule.id, wasm)
+        except ModuleRefused as error:
+            raise LoadError(f"{capsule.folder / manifest.components[0].file}: {error}") from None
         linked = self._linker.prelink(module, EXPORTS)
         if HOOK in linked.entries and "cabi_realloc" not in module.exports:
             raise ModuleRefused(f"{capsule.id} exports {HOOK} but no cabi_realloc, so nothing can be passed to it")

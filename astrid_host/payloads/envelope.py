@@ -15,7 +15,7 @@ import msgspec
 
 from astrid_host.errors import PayloadError
 from astrid_host.payloads.kinds import Tagged
-from astrid_host.payloads.parsing import Payload, check_depth, parse
+from astrid_host.payloads.parsing import Payload, RawJson, check_depth, parse
 
 NIL_SOURCE = "00000000-0000-0000-0000-000000000000"
 _SOURCES = uuid.UUID("310714d5-9c6d-4c94-8187-75258f393bb6")
@@ -107,7 +107,7 @@ def _tagged(payload: Payload) -> bytes:
     guest = payload.guest
     if isinstance(payload.data, Tagged):
         return guest
-    if payload.raw_json:
+    if isinstance(payload.data, RawJson):
         fields = msgspec.json.decode(guest, type=dict[str, msgspec.Raw])
         return _encode({"type": "raw_json", **fields})
     return b'{"type":"custom","data":' + guest + b"}"

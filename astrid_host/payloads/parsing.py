@@ -22,18 +22,21 @@ PAYLOAD_BYTES = 1 << 20  # what one event may carry. (Astrid IPC, limits.)
 _SHORT = 2 * DEPTH  # JSON of so few characters cannot nest deeper
 
 
+class RawJson(dict[str, Any]):
+    """The fields of a `raw_json` payload, without its tag."""
+
+
 class Payload(msgspec.Struct, gc=False):
     """What is published.
 
     Attributes:
         guest: the JSON bytes that a guest receives.
-        data: the same, decoded: a struct of `payloads.kinds` for a typed payload, else the plain JSON value.
-        raw_json: it was tagged `raw_json`, which is all that tells it from a custom one.
+        data: the same, decoded: a struct of `payloads.kinds` for a typed payload, `RawJson` for one that was tagged
+            `raw_json`, else the plain JSON value.
     """
 
     guest: bytes
     data: Any
-    raw_json: bool = False
 
 
 class _Custom(msgspec.Struct, gc=False):
@@ -95,7 +98,7 @@ def _tagged(tag: str, value: dict[str, Any], text: str) -> Payload | None:
     if tag == "raw_json":
         fields = _decode_fields(text)
         del fields["type"], value["type"]
-        return Payload(_encode(fields), value, raw_json=True)
+        return Payload(_encode(fields), RawJson(value))
     return None
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astrid_host.errors import PayloadError
-from astrid_host.payloads import DEPTH, ToolExecuteRequest, from_value, parse
+from astrid_host.payloads import DEPTH, RawJson, ToolExecuteRequest, from_value, parse
 from astrid_host.payloads.kinds import TAGS
 
 JSON = st.recursive(
@@ -61,7 +61,7 @@ def test_what_fits_no_kind_passes_as_it_is(text: str) -> None:
         payload = parse(raw)
         assert payload.guest == text.encode()
         assert payload.data == json.loads(text)
-        assert payload.raw_json is False
+        assert not isinstance(payload.data, RawJson)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_custom_data_is_unwrapped(text: str, inner: str) -> None:
     payload = parse(text)
     assert payload.guest == inner.encode()
     assert payload.data == json.loads(inner)
-    assert payload.raw_json is False
+    assert not isinstance(payload.data, RawJson)
 
 
 def test_a_raw_json_object_is_delivered_without_its_tag() -> None:
     payload = parse('{"b":1e2,"type":"raw_json","method":"M","params":{"n":99999999999999999999}}')
     assert payload.guest == b'{"b":1e2,"method":"M","params":{"n":99999999999999999999}}'
     assert payload.data == {"b": 100.0, "method": "M", "params": {"n": 99999999999999999999}}
-    assert payload.raw_json is True
+    assert isinstance(payload.data, RawJson)
     assert parse('{"type":"raw_json"}').guest == b"{}"
 
 

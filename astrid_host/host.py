@@ -32,7 +32,7 @@ from astrid_host.imports import HostImports
 from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.kernel_methods import KernelMethods
 from astrid_host.listening import HostSubscription
-from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, from_value
+from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
@@ -98,7 +98,7 @@ class Host:
 
         Args:
             topic: at most 256 bytes and 8 segments, none of them empty.
-            payload: a JSON value.
+            payload: a JSON value, or what was read as a `Payload` already.
             principal: on whose behalf; the host's by default.
             settle: publish an event on `astrid.v1.dispatch.settled.<topic>` when the last of its handlers has ended.
 
@@ -118,7 +118,7 @@ class Host:
             raise ValueError(f"only the host itself publishes under {KERNEL_TOPICS}; given {topic!r}")
         who = self.principal if principal is None else principal
         check_principal(who)
-        made = from_value(payload)
+        made = payload if isinstance(payload, Payload) else from_value(payload)
         if len(made.guest) > PAYLOAD_BYTES:
             raise PayloadError(f"the payload has {len(made.guest)} bytes; {PAYLOAD_BYTES} are allowed")
         with self._bus.lock:

@@ -90,6 +90,10 @@ class HostSubscription:
         return self
 
     async def __anext__(self) -> HostEvent:
+        return seen(await self.next_event())
+
+    async def next_event(self) -> Event:
+        """The next event as the bus has it; everything else as for iteration."""
         # A full checkpoint for each event would let the host run a whole turn for each, and fill up faster than it is read.
         self._taken += 1
         if self._taken % IN_A_ROW:
@@ -103,7 +107,7 @@ class HostSubscription:
                 if event is None:
                     self._waiting[arrived] = None
             if event is not None:
-                return seen(event)
+                return event
             try:
                 if self._left:
                     raise StopAsyncIteration

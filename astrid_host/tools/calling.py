@@ -294,6 +294,13 @@ class Tools:
         else:
             answer()
 
+    def askers(self, name: str) -> frozenset[str]:
+        """The capsules that may ask for approval of a call of a tool: its own, and its guards."""
+        topic = EXECUTE + name
+        with self._bus.lock:
+            handlers = self._dispatcher.handlers.route(topic).handlers
+        return frozenset(handler.receiver.id for handler in handlers if handler.guard or handler.pattern == topic)
+
     async def describe(self, *, principal: str | None = None) -> list[Tool]:
         """Ask every capsule for its tools.
 

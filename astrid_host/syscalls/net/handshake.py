@@ -13,7 +13,7 @@ import secrets
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -30,6 +30,9 @@ UNAUTHENTICATED = "authentication failed"
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ANONYMOUS = "anonymous"
 _UCRED = struct.Struct("3i")
+
+
+Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class Doorway(Protocol):
@@ -103,20 +106,20 @@ async def shake(sock: socket.socket, doorway: Doorway) -> str | None:
 
     Cancelled, it stops where it is.
     """
-    _check_user(sock)
+    check_user(sock)
     stream = trio.socket.from_stdlib_socket(sock)
     try:
         principal = await _let_in(stream, doorway)
     except HandshakeFailed as failed:
         reason = failed.args[0]
-        await _answer(stream, Response("error", VERSION, doorway.version, reason=reason))
+        await answer(stream, Response("error", VERSION, doorway.version, reason=reason))
         raise
-    await _answer(stream, Response("ok", VERSION, doorway.version))
+    await answer(stream, Response("ok", VERSION, doorway.version))
     return principal
 
 
 async def _let_in(stream: trio.socket.SocketType, doorway: Doorway) -> str | None:
-    request = await _ask(stream)
+    request = await ask(stream, Request)
     # The version comes first: whoever speaks another one must not learn whether its token is right.
     if request.protocol_version != VERSION:
         raise HandshakeFailed(f"protocol version {request.protocol_version}: this host speaks {VERSION}")
@@ -128,8 +131,8 @@ async def _let_in(stream: trio.socket.SocketType, doorway: Doorway) -> str | Non
     if not _PRINCIPAL.fullmatch(claimed) or claimed == _ANONYMOUS:
         raise HandshakeFailed(UNAUTHENTICATED)
     nonce = secrets.token_hex(NONCE_BYTES)
-    await _answer(stream, Response("ok", VERSION, doorway.version, challenge=nonce))
-    signature = (await _ask(stream)).signature
+    await answer(stream, Response("ok", VERSION, doorway.version, challenge=nonce))
+    signature = (await ask(stream, Request)).signature
     message = f"astrid-principal-auth:v1:{claimed}:{nonce}".encode()
     if signature is None or not doorway.verifies(claimed, message, signature):
         raise HandshakeFailed(UNAUTHENTICATED)
@@ -143,7 +146,12 @@ def _knows(given: str, token: bytes) -> bool:
         return False
 
 
-def _check_user(sock: socket.socket) -> None:
+def check_user(sock: socket.socket | trio.socket.SocketType) -> None:
+    """Refuse a peer of another user.
+
+    Raises:
+        HandshakeFailed: it is one.
+    """
     if sys.platform != "linux":  # elsewhere only the folder's mode keeps others out
         return
     _, user, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
@@ -151,7 +159,13 @@ def _check_user(sock: socket.socket) -> None:
         raise HandshakeFailed(UNAUTHENTICATED)
 
 
-async def _ask(stream: trio.socket.SocketType) -> Request:
+async def ask(stream: trio.socket.SocketType, kind: type[Asked]) -> Asked:
+    """The next frame of a handshake.
+
+    Raises:
+        HandshakeFailed: it is too long, not what it has to be, or does not come in time.
+        OSError: the connection broke.
+    """
     with trio.move_on_after(STEP_S) as step:
         (length,) = HEADER.unpack(await _exactly(stream, HEADER.size))
         if length > FRAME_BYTES:
@@ -159,7 +173,7 @@ async def _ask(stream: trio.socket.SocketType) -> Request:
         step.deadline = trio.current_time() + STEP_S
         text = await _exactly(stream, length)
         try:
-            return msgspec.json.decode(text, type=Request)
+            return msgspec.json.decode(text, type=kind)
         except (
             msgspec.DecodeError,
             UnicodeDecodeError,
@@ -179,7 +193,13 @@ async def _exactly(stream: trio.socket.SocketType, size: int) -> bytes:
     return bytes(got)
 
 
-async def _answer(stream: trio.socket.SocketType, response: Response) -> None:
+async def answer(stream: trio.socket.SocketType, response: msgspec.Struct) -> None:
+    """Send a frame of a handshake.
+
+    Raises:
+        TimeoutError: the peer takes none.
+        OSError: the connection broke.
+    """
     text = msgspec.json.encode(response)
     left = memoryview(HEADER.pack(len(text)) + text)
     with trio.move_on_after(STEP_S):

@@ -1,0 +1,156 @@
+"""The client's end of the control socket: what a command does with a host that runs in another process.
+
+Each call and each subscription has a connection of its own, so that none waits for another, and leaving one ends what it asked
+for. What the host answers with an error raises `AstridError`; a host that goes away raises `HostClosed`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from astrid_host import __version__
+from astrid_host.control.frames import Frames
+from astrid_host.control.policies import Approvals
+from astrid_host.control.server import Greeting
+from astrid_host.errors import AstridError, HostClosed
+from astrid_host.kernel_methods import REQUESTS
+from astrid_host.listening import HostEvent
+from astrid_host.payloads import NIL_SOURCE, IpcMessage, ToolCallResult, from_value
+from astrid_host.syscalls.net.handshake import VERSION, Response, answer, ask
+from astrid_host.tools import Tool
+
+CONNECT_S = 5.0
+GONE = "the host that runs has stopped, or was killed: start it again with `astrid-host run`"
+
+
+class Executed(msgspec.Struct):
+    """What became of a tool call: its result, and for each request for approval that was denied how to let it through."""
+
+    result: ToolCallResult
+    denied: list[str] = []
+
+
+class Running:
+    """A host that runs in another process.
+
+    Args:
+        path: of its control socket.
+        principal: on whose behalf everything is done.
+    """
+
+    def __init__(self, path: Path, principal: str) -> None:
+        self.path = path
+        self.principal = principal
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        """Ask for one of the kernel's methods, or of the control socket's own.
+
+        Returns:
+            The answer's data.
+
+        Raises:
+            AstridError: it said that something is wrong.
+            HostClosed: it went away.
+            OSError: it cannot be reached.
+
+        Cancelled, what was asked for is ended if it can be.
+        """
+        async with self._connected([]) as frames:
+            topic = f"{REQUESTS}{uuid.uuid4()}"
+            request = {"type": "raw_json", "method": method, "params": params}
+            await frames.send(IpcMessage(topic, from_value(request), NIL_SOURCE, time.time()))
+            message = await frames.receive()
+        if message is None:
+            raise HostClosed(GONE)
+        said = message.payload.data
+        if not isinstance(said, dict) or "status" not in said:
+            raise AstridError(f"the host answered {method} with what is no answer: {said!r}")
+        if said["status"] == "Error":
+            raise AstridError(str(said.get("data")))
+        return said.get("data")
+
+    async def execute(
+        self, name: str, arguments: Any, *, call_id: str, timeout: float, approvals: Approvals
+    ) -> Executed:
+        """Call a tool; see `Tools.execute`. `approvals` says who answers what it asks for.
+
+        Raises:
+            AstridError: as for `ask`.
+
+        Cancelled, the call is cancelled.
+        """
+        given = {"name": name, "arguments": arguments, "call_id": call_id, "timeout": timeout, "approvals": approvals}
+        return msgspec.convert(await self.ask("ExecuteTool", **given), Executed)
+
+    async def describe(self) -> list[Tool]:
+        """Its tools; see `Tools.describe`."""
+        return msgspec.convert(await self.ask("DescribeTools"), list[Tool])
+
+    async def publish(self, topic: str, payload: Any) -> int:
+        """Publish an event; see `Host.publish`.
+
+        Raises:
+            AstridError: it cannot be published, and why.
+        """
+        return int((await self.ask("Publish", topic=topic, payload=payload))["seq"])
+
+    @asynccontextmanager
+    async def subscribe(
+        self, pattern: str, *, observe: bool = False, everybody: bool = False
+    ) -> AsyncGenerator[Events]:
+        """Receive events: those of the principal, or everybody's. Iterating ends with `HostClosed` when the host stops.
+
+        Raises:
+            AstridError: the pattern can match nothing.
+        """
+        async with self._connected([pattern], observe=observe, everybody=everybody) as frames:
+            yield Events(frames)
+
+    @asynccontextmanager
+    async def _connected(
+        self, patterns: Sequence[str], observe: bool = False, everybody: bool = False
+    ) -> AsyncGenerator[Frames]:
+        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            try:
+                with trio.fail_after(CONNECT_S):
+                    await sock.connect(str(self.path))
+                    greeting = Greeting("", VERSION, __version__, self.principal)
+                    greeting.subscribe, greeting.observe, greeting.everybody = list(patterns), observe, everybody
+                    await answer(sock, greeting)
+                    response = await ask(sock, Response)
+            except trio.TooSlowError:
+                raise HostClosed(f"the host at {self.path} does not answer within {CONNECT_S:g} s") from None
+            if response.status != "ok":
+                raise AstridError(response.reason or "the host let nobody in")
+            try:
+                yield Frames(trio.SocketStream(sock))
+            except trio.BrokenResourceError:
+                raise HostClosed(GONE) from None
+
+
+class Events:
+    """What a subscription receives: an endless iterator. Cancelled in the middle of a frame, it can only be left."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    def __aiter__(self) -> Events:
+        return self
+
+    async def __anext__(self) -> HostEvent:
+        message = await self._frames.receive()
+        if message is None:
+            raise HostClosed(GONE)
+        when = datetime.datetime.fromtimestamp(message.timestamp, datetime.UTC)
+        payload = msgspec.json.decode(message.payload.guest)
+        return HostEvent(message.topic, payload, message.source_id, message.principal, message.seq, when)

@@ -304,6 +304,7 @@ async def open_host(
                     configuration,
                     workspace=Path(workspace),
                     private=folder,
+                    owner=principal,
                     wit=wit_folder(),
                     allow_local=allow_local,
                     policy=approvals,

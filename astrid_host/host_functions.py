@@ -15,8 +15,10 @@ import trio
 from astrid_host.bus import Bus
 from astrid_host.calls import Turns
 from astrid_host.capsules import LIFECYCLE, Capsule, Registry
+from astrid_host.doorways import Doorways
 from astrid_host.imports import HostImports
 from astrid_host.stores import Stores
+from astrid_host.stores.settings import SOCKET_PATH
 from astrid_host.syscalls import Interface
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.ipc import Ipc
@@ -50,7 +52,8 @@ class HostFunctions:
         registry: the capsules.
         configuration: what operators set for them.
         workspace: what `cwd://` means.
-        private: a folder that children do not see.
+        private: the state folder, which children do not see.
+        owner: the host's principal.
         wit: the folder of the WIT packages.
         allow_local: private addresses that may be connected to, as `HOST:PORT`.
         policy: answers requests for approval in place of a person.
@@ -71,6 +74,7 @@ class HostFunctions:
         *,
         workspace: Path,
         private: Path,
+        owner: str,
         wit: Path,
         allow_local: Sequence[str] = (),
         policy: Policy | None = None,
@@ -87,6 +91,8 @@ class HostFunctions:
         self._wit = wit
         self._allow_local = tuple(allow_local)
         self._policy = policy
+        self._doorways = Doorways(private, owner)
+        configuration.answer(SOCKET_PATH, self._doorways.told)
         if self._allow_local:
             try:
                 assert self._airlock, "made to read its rows"
@@ -188,7 +194,7 @@ class HostFunctions:
     def _net(self) -> Iterable[Interface]:
         from astrid_host.syscalls.net import interfaces
 
-        return interfaces(self._background, self._airlock)
+        return interfaces(self._background, self._airlock, self._doorways)
 
     def _process(self) -> Iterable[Interface]:
         from astrid_host.syscalls.process import Process

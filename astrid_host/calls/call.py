@@ -102,6 +102,7 @@ class Call(Activation):
         "message",
         "owner",
         "parked",
+        "peer",
         "principal",
         "published",
         "refused",
@@ -146,6 +147,7 @@ class Call(Activation):
         self.standing = False  # parked for that
         self.gave_up: tuple[object, ...] = ()  # queues that it waited for in vain
         self.memory_bytes = 0  # of its instance, at the end
+        self.peer: str | None = None  # whose frame it read last from a connection; what it publishes for others is theirs
 
     def take(self) -> Call:
         """As a `Source`: itself, once."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
-import stat
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
 from astrid_host.errors import AstridError
+from astrid_host.sockets import FOLDER, place_of, private_folder
 
-FOLDER, LOCK, SOCKET = "run", "host.pid", "control.sock"
-PATH_BYTES = 107  # what a Unix socket's address has room for
+LOCK, SOCKET = "host.pid", "control.sock"
 
 
 class AlreadyRunning(AstridError):
@@ -33,15 +30,8 @@ class AlreadyRunning(AstridError):
 
 
 def socket_path(state: Path) -> Path:
-    """Where the control socket of a host with that state folder is.
-
-    Below the folder; where its path is too long for a socket, in a folder of this user's alone, by the hash of the path.
-    """
-    path = (state / FOLDER / SOCKET).absolute()
-    if len(os.fsencode(path)) <= PATH_BYTES:
-        return path
-    digest = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=12).hexdigest()
-    return Path(tempfile.gettempdir()) / f"astrid-host-{os.geteuid()}" / f"{digest}.sock"
+    """Where the control socket of a host with that state folder is."""
+    return place_of(state, SOCKET)
 
 
 def running_pid(state: Path) -> int | None:
@@ -65,14 +55,13 @@ def locked(state: Path) -> Generator[Path]:
         AlreadyRunning: another process holds it.
         AstridError: the folder cannot be made, or is not this user's alone.
     """
-    folder, path = state / FOLDER, socket_path(state)
+    path = socket_path(state)
     try:
-        state.mkdir(parents=True, exist_ok=True)
-        for place in {folder, path.parent}:
-            _private(place)
+        folder = private_folder(state)
+        private_folder(path.parent, itself=True)
         file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise AstridError(f"the control socket cannot be made in {folder}: {error.strerror}") from error
+        raise AstridError(f"the control socket cannot be made: {error.filename} {error.strerror}") from error
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,16 +77,6 @@ def locked(state: Path) -> Generator[Path]:
             os.ftruncate(file, 0)
     finally:
         os.close(file)
-
-
-def _private(folder: Path) -> None:
-    """A folder that only this user may enter."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise AstridError(f"{folder} has to be a folder of this user's own: remove it")
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        folder.chmod(0o700)
 
 
 def _pid_in(text: bytes) -> int:

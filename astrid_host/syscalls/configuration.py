@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import trio
@@ -70,6 +70,7 @@ class Configuration:
         self._secrets = secrets
         self._overlay = {(name, key): text for name, row in (overlay or {}).items() for key, text in _texts(name, row)}
         self._said: dict[tuple[str, str], str] = {}
+        self._sayers: dict[str, Callable[[Running], str | None]] = {}
         self._values: dict[tuple[str, str, str], str] = {}
         self._version: int | None = None
 
@@ -114,6 +115,10 @@ class Configuration:
         else:
             self._said[capsule, key] = value
 
+    def answer(self, key: str, sayer: Callable[[Running], str | None]) -> None:
+        """Let `sayer` say, for each call that asks, what only the host knows."""
+        self._sayers[key] = sayer
+
     def setting(self, call: Running, key: str) -> str | None:
         """The value of a key for the call's capsule and principal; None when nobody set it.
 
@@ -121,7 +126,8 @@ class Configuration:
             StoreError: nothing was loaded yet, and it cannot be.
         """
         capsule = call.capsule.id
-        said = self._said.get((capsule, key))
+        sayer = self._sayers.get(key)
+        said = self._said.get((capsule, key)) if sayer is None else sayer(call)
         if said is not None or key in RESERVED:
             return said
         row = call.capsule.manifest.env.get(key)

@@ -239,7 +239,7 @@ class Ipc(Interface):
         if not call.capsule.manifest.capabilities.uplink:
             detail = "publish-as needs [capabilities] uplink = true"
             call.capsule.publisher.refuse(call, topic, "capability-denied", detail)
-        call.capsule.publisher.publish(call, topic, payload, ANONYMOUS)
+        call.capsule.publisher.publish(call, topic, payload, call.peer or ANONYMOUS)
         self._turns.go()
 
     @syscall("subscribe", audited=lambda pattern: pattern)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from astrid_host.control.places import LOCK, PATH_BYTES, AlreadyRunning, locked, running_pid, socket_path
+from astrid_host.control.places import LOCK, AlreadyRunning, locked, running_pid, socket_path
 from astrid_host.errors import AstridError
+from astrid_host.sockets import PATH_BYTES
 
 
 def test_a_second_host_is_refused_with_the_process_of_the_first(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Door:
 
     token = TOKEN
     version = "1.2.3"
+    unclaimed = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

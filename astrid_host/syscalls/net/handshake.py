@@ -48,6 +48,11 @@ class Doorway(Protocol):
         """The host's, told to peers."""
         ...
 
+    @property
+    def unclaimed(self) -> str | None:
+        """Whom a peer works as that claims to be nobody; None for nobody at all."""
+        ...
+
     def path(self, call: Running) -> str:
         """The path of the socket of the call's capsule, at most 107 bytes, in a folder that is there and nobody else's. From
         the loop's thread, at once.
@@ -98,7 +103,7 @@ async def shake(sock: socket.socket, doorway: Doorway) -> str | None:
         sock: just accepted; it stays the caller's.
 
     Returns:
-        The principal that the peer proved to be, or None when it claimed none.
+        The principal that the peer proved to be; whom the doorway says when it claimed none.
 
     Raises:
         HandshakeFailed: it is not let in, and was told so.
@@ -127,7 +132,7 @@ async def _let_in(stream: trio.socket.SocketType, doorway: Doorway) -> str | Non
         raise HandshakeFailed(UNAUTHENTICATED)
     claimed = request.claimed_principal
     if claimed is None:
-        return None
+        return doorway.unclaimed
     if not _PRINCIPAL.fullmatch(claimed) or claimed == _ANONYMOUS:
         raise HandshakeFailed(UNAUTHENTICATED)
     nonce = secrets.token_hex(NONCE_BYTES)

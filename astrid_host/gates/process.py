@@ -1,4 +1,4 @@
-"""Which commands a manifest lets a capsule run."""
+"""Which commands a manifest lets a capsule run, and whether they have a network."""
 
 from __future__ import annotations
 
@@ -30,3 +30,19 @@ def may_persist(manifest: Manifest) -> Denial | None:
     line = "[capabilities] allow_persistent = true"
     detail = f"capsule {manifest.package.name!r} may not leave processes behind: write in its Capsule.toml: {line}"
     return Denial("persist-unsupported", detail)
+
+
+def may_use_network(manifest: Manifest) -> Denial | None:
+    """Whether processes of a capsule may use the host's network: a row of `net` is `*`.
+
+    A process cannot be held to single hosts, so narrower rows, and those of `net_connect` and `net_bind`, hold for the capsule's
+    own requests and connections alone. (Astrid, process: sandbox.)
+    """
+    if "*" in manifest.capabilities.net:
+        return None
+    line = f"[capabilities] net = [{', '.join(map(quoted, (*manifest.capabilities.net, '*')))}]"
+    detail = (
+        f"processes of capsule {manifest.package.name!r} have no network but their own loopback; to let them (and the capsule) "
+        f"reach all that the host reaches, write in its Capsule.toml: {line}"
+    )
+    return Denial("capability-denied", detail)

@@ -38,7 +38,7 @@ def may_subscribe(manifest: Manifest, pattern: str) -> Denial | None:
 
 def _lacks_row(manifest: Manifest, table: str, key: str) -> Denial:
     to = "publish" if table == "publish" else "subscribe to"
-    line = f"[{table}] {quoted(key)} = {{}}"
+    line = f'[{table}] {quoted(key)} = {{ wit = "opaque" }}'
     detail = f"capsule {manifest.package.name!r} may not {to} {key!r}: add to its Capsule.toml: {line}"
     return Denial("capability-denied", detail)
 

@@ -78,10 +78,10 @@ def test_without_rows_nothing_may_be_published() -> None:
 def test_a_denial_names_the_line_to_add() -> None:
     denial = may_publish(manifest(), "a.b")
     assert denial is not None
-    assert denial.detail == "capsule 'x' may not publish 'a.b': add to its Capsule.toml: [publish] \"a.b\" = {}"
+    assert denial.detail == "capsule 'x' may not publish 'a.b': add to its Capsule.toml: [publish] \"a.b\" = { wit = \"opaque\" }"
     denial = may_subscribe(manifest(), "a.*")
     assert denial is not None
-    assert denial.detail == "capsule 'x' may not subscribe to 'a.*': add to its Capsule.toml: [subscribe] \"a.*\" = {}"
+    assert denial.detail == "capsule 'x' may not subscribe to 'a.*': add to its Capsule.toml: [subscribe] \"a.*\" = { wit = \"opaque\" }"
 
 
 @pytest.mark.parametrize(

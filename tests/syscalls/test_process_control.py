@@ -15,9 +15,11 @@ import trio
 import trio.testing
 from processes import descriptors
 
+from astrid_host.cli import diagnosis
 from astrid_host.syscalls.process.control import Exited, Failed, Started, Word, words
-from astrid_host.syscalls.process.places import Mounts
-from astrid_host.syscalls.process.sandbox import sandbox_state, wrapping
+from astrid_host.syscalls.process.hiding import Hidden
+from astrid_host.syscalls.process.places import Grants
+from astrid_host.syscalls.process.sandbox import SandboxState, sandbox_state, wrapping
 from astrid_host.syscalls.process.shapes import ExitInfo
 
 
@@ -105,7 +107,9 @@ def test_a_folder_is_laid_over_those_that_it_is_in(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
 
     def order(workspace: str, private: str) -> list[str]:
-        line = wrapping(Mounts(workspace, f"{private}/homes/a", f"{private}/scratch/a"), private, [])
+        line = wrapping(
+            Grants(workspace, f"{private}/homes/a", f"{private}/scratch/a", None), Hidden((private,), (), (), ()), []
+        )
         return [
             line[at + (2 if line[at] == "--bind" else 1)]
             for at in range(len(line))
@@ -113,8 +117,8 @@ def test_a_folder_is_laid_over_those_that_it_is_in(monkeypatch: pytest.MonkeyPat
         ]
 
     assert order("/w", "/var/state") == ["/run", "/tmp", "/w", "/var/state", "/var/state/homes/a"]
-    assert order("/", "/s") == ["/", "/run", "/tmp", "/s", "/s/homes/a"]
-    assert order("/s/work", "/s") == ["/run", "/tmp", "/s", "/s/work", "/s/homes/a"]
+    assert order("/", "/s") == ["/", "/run", "/s", "/tmp", "/s/homes/a"]
+    assert order("/s/work", "/s") == ["/run", "/s", "/tmp", "/s/work", "/s/homes/a"]
     assert order("/tmp/w", "/tmp/w/s") == ["/run", "/tmp", "/tmp/w", "/tmp/w/s", "/tmp/w/s/homes/a"]
 
 
@@ -145,7 +149,25 @@ def test_a_sandbox_that_is_missing_or_fails_is_told_with_a_mend(
     assert "cannot be run" in sandbox_state().detail
     program.write_text("#!/bin/sh\nexit 0\n")
     sandbox_state.cache_clear()
-    assert sandbox_state() == (True, f"commands run in {program}")
+    assert sandbox_state() == SandboxState(True, f"commands run in {program}")
+    program.write_text('#!/bin/sh\ncase "$*" in *--unshare-net*) exit 1; esac\n')
+    sandbox_state.cache_clear()
+    state = sandbox_state()
+    assert state.works
+    assert state.shares_network
+    assert diagnosis.sandbox().state == "note"
+    assert "with the network of the host" in diagnosis.sandbox().found
+
+
+@pytest.mark.usefixtures("fresh")
+def test_as_root_without_the_sandbox_people_are_warned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for number, warned in ((0, True), (1000, False)):
+        sandbox_state.cache_clear()
+        monkeypatch.setattr(os, "getuid", lambda number=number: number)
+        found = diagnosis.sandbox().found
+        assert "commands run as ordinary processes, which may do all that the host's user may" in found
+        assert ("no capsules should run that are not trusted" in found) is warned
 
 
 @pytest.mark.usefixtures("fresh")

@@ -274,7 +274,7 @@ async def test_who_speaks_for_its_keeper_does_not_get_away(tmp_path: Path, sandb
     async with processes(tmp_path, sandboxed) as at:
         program = request(PYTHON, "-c", IN_ITS_KEEPERS_NAME, said, mark)
         handle = await at.functions.spawn_background(call(), program)
-        if await at.written("found") == "False\n":  # only privileges give it its keeper's descriptors
+        if await at.written("found") == "False\n":  # as it should be, and as it is where privileges can be given up
             await at.functions.kill(call(), handle)
         else:
             assert not sandboxed, "in the sandbox it has no privileges"
@@ -336,3 +336,26 @@ async def test_a_command_is_interrupted_once_however_often_it_is_cancelled(
                 at.tracker.cancel(["c1"], "alice")
             await at.emptied()
         assert (at.work / "interrupts").read_text() == "x\n"
+
+
+@MODES
+async def test_a_command_keeps_no_privilege_that_reaches_its_host(tmp_path: Path, sandboxed: bool) -> None:
+    ptrace, admin, setpcap = 19, 21, 8
+    async with processes(tmp_path, sandboxed) as at:
+        lines = (await at.run("grep -E '^(CapPrm|CapBnd|NoNewPrivs)' /proc/self/status")).stdout.split()
+        found = dict(zip(lines[::2], lines[1::2], strict=True))
+        assert found["NoNewPrivs:"] == "1"
+        held = int(found["CapPrm:"], 16) | (int(found["CapBnd:"], 16) if not os.getuid() else 0)
+        own = int(Path("/proc/self/status").read_text().partition("CapPrm:")[2].split()[0], 16)
+        if own >> setpcap & 1:  # else root cannot give them up
+            assert not held >> ptrace & 1
+            assert not held >> admin & 1
+        reach = f"import os; os.open('/proc/{os.getpid()}/mem', os.O_RDONLY)"
+        ended = await at.functions.spawn(call(), request(PYTHON, "-c", reach))
+        assert sandboxed or os.getuid() or "PermissionError" in ended.stderr
+
+
+@MODES
+async def test_a_command_is_the_first_to_go_when_memory_is_short(tmp_path: Path, sandboxed: bool) -> None:
+    async with processes(tmp_path, sandboxed) as at:
+        assert (await at.run("cat /proc/self/oom_score_adj; ulimit -c; ulimit -Sn")).stdout == "500\n0\n1024\n"

@@ -123,11 +123,19 @@ def test_limits_become_those_of_the_operating_system() -> None:
     command = command_of(request("true", limits=asked))
     most = (1 << 63) - 2
     assert command.limits == [
+        (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_AS, most, most),
         (resource.RLIMIT_CPU, 3, 4),
         (resource.RLIMIT_NOFILE, 5, 5),
     ]
     assert command.pids == 4
+
+
+def test_without_limits_only_core_files_and_open_files_are_bounded() -> None:
+    bounded = [(resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_NOFILE, 1024, 65_536)]
+    for asked in (None, limits()):
+        command = command_of(request("true", limits=asked))
+        assert (command.limits, command.pids) == (bounded, None)
 
 
 def test_times_and_rings_have_defaults_and_bounds() -> None:

@@ -124,10 +124,10 @@ async def test_a_folder_that_is_replaced_meanwhile_is_not_entered(tmp_path: Path
         (at.work / "a").mkdir()
         start = at.tracker._spawner._start
 
-        def swapping(command: Any, folder: Any, mounts: Any) -> Any:
+        def swapping(command: Any, folder: Any, grants: Any) -> Any:
             (at.work / "a").rename(at.work / "b")
             (at.work / "a").symlink_to("/etc")
-            return start(command, folder, mounts)
+            return start(command, folder, grants)
 
         at.tracker._spawner._start = swapping  # type: ignore[method-assign]
         assert (await refused(at.run("pwd", cwd="a"))).case == "invalid-input"
@@ -243,12 +243,13 @@ async def test_a_file_stands_at_a_path_for_its_child_alone(tmp_path: Path, sandb
         (at.work / "link").symlink_to("/usr/bin/true")
         files = [injected("fixed-path", str(at.work / "mine"), b"here")]
         assert (await at.run("cat mine", file_injections=files)).stdout == "here"
+        (at.work / "folder").mkdir()
+        (at.work / "folder" / "file").touch()
+        (at.work / "to-folder").symlink_to("folder")
         refused_paths = [
-            "/etc/no/such/file",
-            "/usr/bin/true",
-            "/etc/ld.so.cache",
-            "/etc/ld.so.preload",
-            "/proc/version",
+            *("/etc/no/such/file", "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/profile", "/etc/bash.bashrc"),
+            *("/usr/bin/true", "/proc/version", "/run", str(at.work), str(at.work / "folder")),
+            *(str(at.work / "to-folder" / "file"), str(tmp_path / "state" / "x")),
         ]
         for path in (*refused_paths, os.path.realpath(os.__file__), str(at.work / "link"), "/tmp/missing"):
             files = [injected("fixed-path", path, b"")]
@@ -256,15 +257,20 @@ async def test_a_file_stands_at_a_path_for_its_child_alone(tmp_path: Path, sandb
     assert Path("/etc/passwd").read_bytes() == before
 
 
-async def test_the_audit_names_the_files_that_are_replaced_and_is_bounded(tmp_path: Path) -> None:
+async def test_the_audit_names_the_files_that_are_replaced_and_cuts_no_secret_in_two(tmp_path: Path) -> None:
     async with processes(tmp_path, False) as at:
         target = at.functions.functions()["spawn"].audited
         assert target is not None
         files = [injected("fixed-path", "/etc/passwd", b""), injected("env-pointer", "FILE", b"")]
         assert target(request("git", "status")) == "git status"
         assert target(request("git", "log", file_injections=files)) == "git log (files at 1 paths: /etc/passwd)"
-        long = [injected("fixed-path", "/" + "ä" * 3000, b"")] * 100
-        assert len(target(request("git", *["ä" * 100_000] * 100, file_injections=long)).encode()) <= 8192
+        assert target(request("git", "x" * 3_999, "secret", "y")).endswith("x secret y"), (
+            "it is cut when that is taken out"
+        )
+        handle = await at.begin("sleep 86434 # " + "x" * 4_080 + "secret's")
+        target = at.functions.functions()["[method]process-handle.kill"].audited
+        assert target is not None
+        assert target(handle).endswith("xsecret's")
 
 
 @MODES

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from astrid_host.calls import Turns
     from astrid_host.syscalls.process.commands import Command
     from astrid_host.syscalls.process.launching import Spawner
-    from astrid_host.syscalls.process.places import Folder, Mounts
+    from astrid_host.syscalls.process.places import Folder, Grants
 
 log = logging.getLogger(__name__)
 
@@ -182,10 +182,10 @@ class Child:
 
     # Its life.
 
-    async def run(self, spawner: Spawner, folder: Folder, mounts: Mounts) -> None:
+    async def run(self, spawner: Spawner, folder: Folder, grants: Grants) -> None:
         """All of it. `gone` is set when this returns. Cancelled, it is killed first."""
         try:
-            kept = await spawner.start(self.command, folder, mounts)
+            kept = await spawner.start(self.command, folder, grants)
         except HostError as error:
             self.fail(error)
             return

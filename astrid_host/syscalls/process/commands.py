@@ -2,6 +2,14 @@
 
 Nothing is passed on to a child but what is named here: a few variables that say where programs and texts are, and those that
 the guest gives. Variables that change how programs load are refused. (Astrid, process: env policy, limits.)
+
+Limits that a guest does not ask for: no core files, and 1,024 open files, which a program may raise to 65,536. When memory is
+short the kernel ends children before their host. There are no others by default. Address space would be one that programs with
+a garbage collector or a compiler of their own run into at once, since they reserve far more than they use; processes are
+counted for each user, the host and its other children with them, and for root not at all; time and output are bounded already,
+and a file may be as large as its disk has room for. A guest asks for `limits` where it knows what its command needs; an
+operator bounds the host and all its children together, with a control group (`systemd-run --user --scope -p MemoryMax=…
+-p TasksMax=…`).
 """
 
 from __future__ import annotations
@@ -32,6 +40,8 @@ RETENTION_S = (5 * 60.0, 3600.0)  # by default, most
 INJECTIONS = 128
 INJECTION_BYTES = 8 << 20
 INJECTED_BYTES = 16 << 20
+
+OPEN_FILES = (1024, 65_536)  # soft, hard
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -150,12 +160,14 @@ def _environment(given: list[Any], injected: list[str]) -> dict[str, str]:
 
 
 def _limits(given: Any) -> tuple[list[tuple[int, int, int]], int | None]:
+    limits = [(resource.RLIMIT_CORE, 0, 0)]
     if given is None:
-        return [], None
+        return [*limits, (resource.RLIMIT_NOFILE, *OPEN_FILES)], None
     asked = (given.max_memory_bytes, given.max_cpu_secs, given.max_open_files, given.max_pids)
     if any(limit == 0 for limit in asked):
         raise HostError("invalid-input", detail="a limit of 0 leaves nothing to run with")
-    limits = []
+    if given.max_open_files is None:
+        limits.append((resource.RLIMIT_NOFILE, *OPEN_FILES))
     for number, limit in zip((resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE), asked, strict=False):
         if limit is not None:
             soft = min(limit, _NO_LIMIT - 1)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from astrid_host.syscalls.process.tracker import Tracker
 
 WRITE_BYTES = 1 << 20
-TARGET_BYTES = 4000  # of an audit's target, for each of its halves: 8 KiB in all
 GRACE_MS = (5_000, 30_000)  # by default, most
 IDS = 1024
 KILL_S = 10.0
@@ -71,26 +70,16 @@ class ProcessHandle:
 
 
 def _run_target(request: Any) -> str:
-    """The command, and the paths at which it finds files that the guest gave."""
-    text = _joined([request.cmd, *request.args])
+    """The command, and the paths at which it finds files that the guest gave: all of it, since secrets are found only whole.
+    It is cut by whoever keeps it, once they are taken out."""
+    text = " ".join([request.cmd, *request.args])
     places = [injection.placement for injection in getattr(request, "file_injections", ())]
     fixed = [place.value for place in places if place.case == "fixed-path"]
-    return f"{text} (files at {len(fixed)} paths: {_joined(fixed)})" if fixed else text
-
-
-def _joined(parts: list[str]) -> str:
-    """Parts with a space between them, up to `TARGET_BYTES`."""
-    shown, left = [], TARGET_BYTES
-    for part in parts:
-        if left <= 0:
-            break
-        shown.append(part[:left])
-        left -= len(part) + 1
-    return " ".join(shown).encode()[:TARGET_BYTES].decode("utf-8", "ignore")
+    return f"{text} (files at {len(fixed)} paths: {' '.join(fixed)})" if fixed else text
 
 
 def _handle_target(handle: ProcessHandle, *_: object) -> str:
-    return handle.child.command.text
+    return " ".join(handle.child.command.argv)
 
 
 def _id_target(process_id: str, *_: object) -> str:
@@ -167,7 +156,7 @@ class Process(Interface):
 
     # Looking.
 
-    @syscall("list-processes", audited=lambda label_filter: _joined([label_filter or "*"]))
+    @syscall("list-processes", audited=lambda label_filter: label_filter or "*")
     def list_processes(self, call: Call, label_filter: str | None) -> list[ProcessInfo]:
         """The caller's persistent processes, those whose label contains the filter."""
         return [info_of(child) for child in self._tracker.of(call) if (label_filter or "") in child.command.label]

@@ -23,7 +23,10 @@ import sys
 from typing import Any
 
 SIGKILL, SIGCHLD = 9, int(_signal.SIGCHLD)
-SET_DUMPABLE, CHILD_SUBREAPER = 4, 36  # of prctl
+SET_DUMPABLE, CAPBSET_DROP, CHILD_SUBREAPER, SET_NO_NEW_PRIVS = 4, 24, 36, 38  # of prctl
+# What a command of root's may keep without a sandbox (by number, from CAP_CHOWN to CAP_SETFCAP): as in a container. It cannot
+# take the memory or descriptors of its keeper and its host, load code into the kernel, or mount.
+KEPT = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31)
 SWEEP_MS = 50  # a process that dies deep in the family does not wake its keeper
 
 
@@ -43,8 +46,8 @@ def main(control: int, request: dict[str, Any]) -> None:
         control: the socket to the host.
         request: `argv` and `env` as bytes; `cwd` with the `(device, inode)` that have to be there; `pipes`, the descriptors
             that become standard input (or None), output and error; `limits` as (resource, soft, hard); `pids`, how many
-            processes there may be, or None; `files` as (variable, content), to be written below `folder`; `adopt`,
-            whether orphans have to be asked for.
+            processes there may be, or None; `fixed`, paths at which files have been put; `files` as (variable, content),
+            to be written below `folder`; `adopt`, whether it is not in a sandbox, and orphans have to be asked for.
     """
     wake = _wake_pipe()
     socket = _socket.socket(fileno=control)
@@ -84,8 +87,11 @@ def _prepare(request: dict[str, Any]) -> None:
         prctl = ctypes.CDLL(None).prctl
         # Nobody without privileges takes descriptors or memory of ours; the command is as others are, once it is executed.
         prctl(SET_DUMPABLE, 0, 0, 0, 0)
+        prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # no sudo, which would
         if request["adopt"]:
             prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
+        request["prctl"] = prctl
+    _check_fixed(request["fixed"])
     try:
         for number, (variable, content) in enumerate(request["files"]):
             if not number:
@@ -103,6 +109,19 @@ def _prepare(request: dict[str, Any]) -> None:
         raise Failed(error.errno or 0, "cwd") from error
     if (status.st_dev, status.st_ino) != request["inode"]:
         raise Failed(0, "cwd")
+
+
+def _check_fixed(paths: list[bytes]) -> None:
+    """See where files have really been put: while that was done, folders on the way could be exchanged for links."""
+    if not paths:
+        return
+    with open("/proc/self/mountinfo", "rb") as file:
+        places = {line.split(b" ", 5)[4] for line in file}
+    for path in paths:
+        for character in (b"\\", b" ", b"\t", b"\n"):
+            path = path.replace(character, b"\\%03o" % ord(character))
+        if path not in places:
+            raise Failed(0, "file")
 
 
 def _start(request: dict[str, Any], control: int) -> int:
@@ -143,6 +162,10 @@ def _become(request: dict[str, Any], limits: list[tuple[int, int, int]], control
                 os.dup2(pipe, target)
                 os.close(pipe)
         os.close(control)
+        if "prctl" in request:
+            _volunteer(request["prctl"])
+            if request["adopt"] and not os.geteuid():
+                _renounce(request["prctl"])
         if limits:
             import resource
 
@@ -157,6 +180,23 @@ def _become(request: dict[str, Any], limits: list[tuple[int, int, int]], control
         os.write(failing, b"22")
     finally:
         os._exit(127)
+
+
+def _volunteer(prctl: Any) -> None:
+    """In the new process: be ended before the host when memory is short."""
+    prctl(SET_DUMPABLE, 1, 0, 0, 0)  # else it cannot write to what is its own
+    try:
+        with open("/proc/self/oom_score_adj", "wb", 0) as file:
+            file.write(b"500")
+    except OSError:  # it is as likely to be as the host then
+        return
+
+
+def _renounce(prctl: Any) -> None:
+    """In the new process: give up what no command of root's needs, for itself and all that it starts."""
+    for capability in range(64):
+        if capability not in KEPT and prctl(CAPBSET_DROP, capability, 0, 0, 0):
+            return  # there are no more of them
 
 
 def _tasks() -> int:

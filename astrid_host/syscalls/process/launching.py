@@ -17,20 +17,22 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.process.control import Exited, Started, Word
-from astrid_host.syscalls.process.sandbox import may_stand_at, sandbox_state, wrapping
+from astrid_host.syscalls.process.hiding import hidden_from
+from astrid_host.syscalls.process.sandbox import keepers_program, sandbox_state, wrapping
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
 
     from astrid_host.syscalls.process.commands import Command
-    from astrid_host.syscalls.process.places import Folder, Mounts
+    from astrid_host.syscalls.process.places import Folder, Grants
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +52,24 @@ class Spawner:
 
     Args:
         sandboxed: whether to use the sandbox; by default when the probe says that it works.
-        private: a folder that sandboxed children do not see.
+        own: the host's folders, which sandboxed children do not see.
     """
 
-    def __init__(self, sandboxed: bool | None, private: str | None) -> None:
+    def __init__(self, sandboxed: bool | None, own: Sequence[Path]) -> None:
         self._sandboxed = sandboxed
-        self._private = private
+        self._own = own
+        self._told: set[str] = set()
         self._executor: ThreadPoolExecutor | None = None
 
-    async def start(self, command: Command, folder: Folder, mounts: Mounts) -> Kept:
+    async def start(self, command: Command, folder: Folder, grants: Grants) -> Kept:
         """Start a command. The keeper that is returned may still find that the command cannot be run.
 
         Raises:
-            HostError: `unknown` when no keeper can be started, or a file be put where it is wanted.
+            HostError: `unknown` when no keeper can be started, or for a file at a fixed path without the sandbox.
 
         It is not cancelled: that takes some milliseconds.
         """
-        return await self._run(functools.partial(self._start, command, folder, mounts))
+        return await self._run(functools.partial(self._start, command, folder, grants))
 
     def close(self) -> None:
         """End the thread. All children have ended."""
@@ -85,25 +88,38 @@ class Spawner:
             await done.wait()
         return future.result()
 
-    def _start(self, command: Command, folder: Folder, mounts: Mounts) -> Kept:
+    def _start(self, command: Command, folder: Folder, grants: Grants) -> Kept:
         sandboxed = sandbox_state().works if self._sandboxed is None else self._sandboxed
-        _check_fixed(command, mounts, sandboxed)
+        if sandboxed:
+            self._tell(grants)
+        elif command.fixed:
+            detail = (
+                f"{command.fixed[0][0]!r} can be there for one process only in the sandbox: {sandbox_state().detail}"
+            )
+            raise HostError("unknown", "fixed paths need the sandbox", detail=detail)
         try:
             with contextlib.ExitStack() as passed:
-                return self._launch(command, folder, mounts, sandboxed, passed)
+                return self._launch(command, folder, grants, sandboxed, passed)
         except OSError as error:
             raise HostError("unknown", f"no process can be started: {error.strerror}", detail=str(error)) from error
 
+    def _tell(self, grants: Grants) -> None:
+        """Say once how a capsule's children get a network: what they say themselves seldom tells why they have none."""
+        reason = grants.no_network
+        if reason is not None and reason not in self._told and not sandbox_state().shares_network:
+            self._told.add(reason)
+            log.info("%s", reason)
+
     def _launch(
-        self, command: Command, folder: Folder, mounts: Mounts, sandboxed: bool, passed: contextlib.ExitStack
+        self, command: Command, folder: Folder, grants: Grants, sandboxed: bool, passed: contextlib.ExitStack
     ) -> Kept:
         kept = Kept()
         try:
             theirs = kept.open_pipes(command.stdin is not None or command.stdin_open, passed)
             control, pipes = theirs[0], theirs[1:]
             fixed = [(_memory(content, passed), path) for path, content in command.fixed]
-            wrap = wrapping(mounts, self._private, fixed) if sandboxed else []
-            keeper = [os.path.realpath(sys.executable), "-I", "-S", "-c", _BOOT, str(control)]
+            wrap = wrapping(grants, hidden_from(grants.workspace, self._own), fixed) if sandboxed else []
+            keeper = [keepers_program(), "-I", "-S", "-c", _BOOT, str(control)]
             kept.popen = subprocess.Popen(
                 [*wrap, *keeper],
                 stdin=subprocess.DEVNULL,
@@ -118,25 +134,12 @@ class Spawner:
         except BaseException:
             kept.abort()
             raise
-        kept.request = _request(command, folder, mounts, pipes, sandboxed)
+        kept.request = _request(command, folder, grants, pipes, sandboxed)
         return kept
 
 
-def _check_fixed(command: Command, mounts: Mounts, sandboxed: bool) -> None:
-    for path, _ in command.fixed:
-        if not sandboxed:
-            detail = f"{path!r} can be there for one process only in the sandbox: {sandbox_state().detail}"
-            raise HostError("unknown", "fixed paths need the sandbox", detail=detail)
-        if not may_stand_at(path, mounts):
-            detail = (
-                f"no file can be put at {path[:256]!r}: only below /run, and over files below /etc (but for ld.so.*), /tmp, "
-                "the home and the workspace"
-            )
-            raise HostError("invalid-input", detail=detail)
-
-
-def _request(command: Command, folder: Folder, mounts: Mounts, pipes: list[int | None], sandboxed: bool) -> bytes:
-    env = {"HOME": mounts.home, **command.env}
+def _request(command: Command, folder: Folder, grants: Grants, pipes: list[int | None], sandboxed: bool) -> bytes:
+    env = {"HOME": grants.home, **command.env}
     request: dict[str, Any] = {
         "argv": [part.encode() for part in command.argv],
         "env": {name.encode(): os.fsencode(value) for name, value in env.items()},
@@ -145,6 +148,7 @@ def _request(command: Command, folder: Folder, mounts: Mounts, pipes: list[int |
         "pipes": pipes,
         "limits": command.limits,
         "pids": command.pids,
+        "fixed": [os.fsencode(path) for path, _ in command.fixed],
         "files": [(name.encode(), content) for name, content in command.files],
         "folder": f"{'/dev/shm' if sandboxed else tempfile.gettempdir()}/astrid-{secrets.token_hex(16)}",
         "adopt": not sandboxed and sys.platform == "linux",

@@ -15,14 +15,16 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import platformdirs
 import trio
 
+from astrid_host.bundled import APPLICATION
 from astrid_host.errors import HostError
 from astrid_host.payloads import ToolExecuteRequest, from_value
 from astrid_host.syscalls.process.child import Child, Kind
 from astrid_host.syscalls.process.commands import Command
 from astrid_host.syscalls.process.launching import Spawner
-from astrid_host.syscalls.process.places import Folder, Mounts, mounts, working_folder
+from astrid_host.syscalls.process.places import Folder, Grants, check_injection, grants, working_folder
 
 if TYPE_CHECKING:
     from astrid_host.bus import Bus
@@ -50,7 +52,8 @@ class Tracker:
         bus: where the ends of watched children are told.
         background: where children live; its end is theirs.
         roots: what `cwd` leads into.
-        private: a folder that children in the sandbox do not see: the one with databases and homes.
+        private: a folder that children in the sandbox do not see: the one with databases and homes. The folders in which
+            hosts of this user keep their state and compiled modules by default are hidden beside it.
         sandboxed: whether children run in the sandbox; by default when it works.
     """
 
@@ -60,7 +63,8 @@ class Tracker:
         self._bus = bus
         self._background = background
         self._roots = roots
-        self._spawner = Spawner(sandboxed, None if private is None else str(private.resolve()))
+        usual = (platformdirs.user_data_dir(APPLICATION), platformdirs.user_cache_dir(APPLICATION))
+        self._spawner = Spawner(sandboxed, [*map(Path, usual), *(() if private is None else (private,))])
         self._children: dict[str, Child] = {}
 
     def close(self) -> None:
@@ -78,15 +82,17 @@ class Tracker:
 
         Raises:
             HostError: `quota` when the host has 256 children, or the principal 8 that are not of a call, or rings of
-                128 MiB; `registry-full`
-                for 32 persistent ones of the principal, or 256; `boundary-escape` and `invalid-input` for a `cwd` that is
-                no folder of the caller's; `unknown` when the command cannot be run.
+                128 MiB; `registry-full` for 32 persistent ones of the principal, or 256; `boundary-escape` and
+                `invalid-input` for a `cwd` that is no folder of the caller's; `invalid-input` for a path where no file can be
+                put; `unknown` when the command cannot be run.
 
         Cancelled, the child is killed.
         """
-        folder, writable = working_folder(self._roots, call, cwd), mounts(self._roots, call)
+        folder, allowed = working_folder(self._roots, call, cwd), grants(self._roots, call)
+        for path, _ in command.fixed:
+            check_injection(path, self._roots, call, allowed)
         child = self._admit(call, kind, command)
-        self._background.start(functools.partial(self._keep, child, folder, writable))
+        self._background.start(functools.partial(self._keep, child, folder, allowed))
         try:
             await child.started.wait()
         except trio.Cancelled:
@@ -132,10 +138,10 @@ class Tracker:
             self._children[process_id] = child
         return child
 
-    async def _keep(self, child: Child, folder: Folder, writable: Mounts) -> None:
+    async def _keep(self, child: Child, folder: Folder, allowed: Grants) -> None:
         try:
             try:
-                await child.run(self._spawner, folder, writable)
+                await child.run(self._spawner, folder, allowed)
             except Exception:  # the trouble of one child is not the host's end
                 log.exception("%s: a process of %s is lost", child.capsule, child.principal)
                 child.fail(HostError("unknown", "the host failed", detail="see the log"))

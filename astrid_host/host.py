@@ -39,6 +39,7 @@ from astrid_host.stores import Stores
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
+from astrid_host.syscalls.patience import Patience
 from astrid_host.tools import Tools, bound_once
 from astrid_host.topics import check_pattern, check_topic
 from astrid_host.wit import Packages
@@ -272,7 +273,7 @@ async def open_host(
         if folder.resolve() == Path(workspace).resolve():  # what it holds is nothing for capsules to read
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
-        stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder)))
+        stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(cache / "modules")
@@ -283,9 +284,18 @@ async def open_host(
             try:
                 dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
-                auditing = Auditing(stores.audit, stores.secrets.redacted)
+                patience = None if _in_memory(state_dir) else Patience(stores.retries, turns)
+                auditing = Auditing(stores.audit, stores.secrets.redacted, patience)
                 imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing)
-                loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, instances, auditing.denied)
+                loader = Loader(
+                    engine,
+                    Linker(engine.wasmtime, imports),
+                    bus,
+                    dispatcher,
+                    instances,
+                    auditing.denied,
+                    configuration.hide_given,
+                )
                 lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
 
                 def gone(capsule: Capsule) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import trio
+
 from astrid_host.calls import Turns, call_once
 from astrid_host.capsules.capsule import Capsule
 from astrid_host.errors import GuestFailed, LoadError
@@ -50,7 +52,10 @@ class Lifecycle:
                 await self._run(capsule, UPGRADE)
             finally:
                 self._tell(capsule.id, "prev_version", None)
-        self._installed.remember(capsule.id, capsule.version, capsule.wasm_hash, capsule.source_id)
+        # On a thread: another process may keep the database locked for a while.
+        await trio.to_thread.run_sync(
+            self._installed.remember, capsule.id, capsule.version, capsule.wasm_hash, capsule.source_id
+        )
 
     async def _run(self, capsule: Capsule, hook: str) -> None:
         entry = capsule.linked.entries.get(hook) if capsule.linked is not None else None

@@ -48,6 +48,7 @@ class Loader:
         dispatcher: knows whether handlers have room.
         instances: the host's count of instances.
         refused: hears of each publish that is refused to a guest.
+        known: hears of each capsule's manifest before any of its guests runs.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Loader:
         dispatcher: Dispatcher,
         instances: Instances,
         refused: Callable[[Call, str, str, str], None] = lambda *_: None,
+        known: Callable[[str, Manifest], None] = lambda *_: None,
     ) -> None:
         self._engine = engine
         self._linker = linker
@@ -65,6 +67,7 @@ class Loader:
         self._dispatcher = dispatcher
         self._instances = instances
         self._refused = refused
+        self._known = known
 
     async def build(self, capsule: Capsule) -> ExportKind:
         """Read, check, compile and link its module; says what its `run` is.
@@ -75,6 +78,7 @@ class Loader:
         A cancelled build leaves the capsule as it was.
         """
         manifest = capsule.manifest
+        self._known(capsule.id, manifest)
         wasm = read_wasm(capsule.folder, manifest)
         capsule.wasm_hash = blake3(wasm).hexdigest()
         self._check_meta(capsule)

@@ -37,6 +37,10 @@ _RESULT: dict[str, Any] = {
 _KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
 
 
+# A continuation that is over at once: a C function that answers 1, and costs less than one of ours.
+AT_ONCE_AT: int = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value  # type: ignore[assignment]
+
+
 class Import:
     """A host function as the linker needs it.
 
@@ -234,22 +238,42 @@ def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[...,
 
 def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..., Any]) -> Callable[..., None]:
     params, results = code.signature.params, code.signature.results
-    unpack = slots(params, native.VAL_BYTES).unpack
-    size = slots(params, native.VAL_BYTES).size
+    layout = slots(params, native.VAL_BYTES)
+    unpack, place = layout.unpack_from, ctypes.c_char * (native.VAL_AT + layout.size)
     result = _RESULT[results[0]] if results else None
+    kind = _KIND[results[0]] if results else 0
     lift, lower, lower_error = code.lift_params, code.lower_result, code.lower_error
+    held: tuple[int, Any] = 0, None
+
+    def put(results_at: int, flat: Any) -> None:
+        if result is not None:
+            ctypes.c_uint8.from_address(results_at).value = kind
+            result.from_address(results_at + native.VAL_AT).value = flat
+
+    def later(guest: Any, args: tuple[Any, ...], results_at: int) -> Callable[[Callable[[], Any]], None]:
+        def lowering(give: Callable[[], Any]) -> None:
+            try:
+                flat = lower(guest, args, give())
+            except HostError as error:
+                flat = lower_error(guest, args, error.case, error.payload)
+            put(results_at, flat)
+
+        return lowering
 
     def waiting(
         _env: int, _caller: int, args_at: int, _n: int, results_at: int, _m: int, trap_at: int, continuation: int
     ) -> None:
-        native.VOID.from_address(continuation).value = GO_ON_AT
+        nonlocal held
+        native.VOID.from_address(continuation).value = AT_ONCE_AT
         activation = here.activation
         assert activation is not None, "a host function runs inside a call"
         if activation.nested:
             activation.failure = _reentered(key)
             native.VOID.from_address(trap_at).value = native.NEW_TRAP(b"host", 4)
             return
-        activation.reached += 1
+        activation.reached = reached = activation.reached + 1
+        if not reached % CHATTY_CALLS:  # it may have nothing to wait for, again and again
+            activation.yield_soon()
         activation.slow_since = 0.0
         activation.trap_at = trap_at
         activation.suspend = None
@@ -257,40 +281,24 @@ def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..
             guest = activation.instance
             assert guest is not None, "a call has an instance"
             guest.look()
-            args = unpack(ctypes.string_at(args_at + native.VAL_AT, size)) if size else ()
-
-            def lowering(give: Callable[[], Any]) -> None:
-                try:
-                    flat = lower(guest, args, give())
-                except HostError as error:
-                    flat = lower_error(guest, args, error.case, error.payload)
-                if result is not None:
-                    ctypes.c_uint8.from_address(results_at).value = _KIND[results[0]]
-                    result.from_address(results_at + native.VAL_AT).value = flat
-
-            def start() -> Any:
-                return run(activation, *lift(guest, args))
-
-            outcome = _attempt(start)
-            if type(outcome) is Suspend:
-                activation.suspend, activation.lowering = outcome, lowering
-            else:
-                lowering(outcome)
+            at, buffer = held
+            if at != args_at:
+                buffer = place.from_address(args_at)
+                held = args_at, buffer
+            args = unpack(buffer, native.VAL_AT)
+            try:
+                outcome = run(activation, *lift(guest, args))
+                if type(outcome) is Suspend:
+                    native.VOID.from_address(continuation).value = GO_ON_AT
+                    activation.suspend = outcome
+                    activation.lowering = later(guest, args, results_at)
+                    return
+                flat = lower(guest, args, outcome)
+            except HostError as error:
+                flat = lower_error(guest, args, error.case, error.payload)
+            if result is not None:
+                put(results_at, flat)
         except BaseException as error:  # noqa: BLE001 - carried to the call's owner
             activation.fail(error)
 
     return waiting
-
-
-def _attempt(start: Callable[[], Any]) -> Any:
-    """The `Suspend` that a host function returned, or what gives its result or raises its error."""
-    try:
-        outcome = start()
-    except HostError as error:
-        raised = error
-
-        def fail() -> Any:
-            raise raised
-
-        return fail
-    return outcome if type(outcome) is Suspend else lambda: outcome

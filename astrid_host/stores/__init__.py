@@ -1,12 +1,14 @@
 """What the host keeps on disk: one SQLite database for each state folder, and the stores in it.
 
 A write is committed when its method returns: killing the process loses none. What goes wrong is a `StoreError` that
-says what to do; a database that cannot be read is never written.
+says what to do; a database that cannot be read is never written. Of these errors `Locked` passes: another process is
+writing, and `Retries` tries again.
 """
 
 from astrid_host.stores.database import Database
 from astrid_host.stores.installed import Installed, InstalledStore
 from astrid_host.stores.kv import KeyPage, KvStore
+from astrid_host.stores.retries import Locked, Retries
 from astrid_host.stores.stores import Stores
 
-__all__ = ["Database", "Installed", "InstalledStore", "KeyPage", "KvStore", "Stores"]
+__all__ = ["Database", "Installed", "InstalledStore", "KeyPage", "KvStore", "Locked", "Retries", "Stores"]

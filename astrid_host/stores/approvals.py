@@ -59,11 +59,15 @@ class ApprovalStore:
         self._now = now
 
     def allow(self, holder: Holder, action: str, resource: str | None) -> Allowed:
-        """Keep an allowance; one that is there already stays as it is.
+        """Keep an allowance; one that is there already stays as it is. It may wait, on this thread, while another process has
+        the database locked.
 
         Returns:
             The row, new or not.
         """
+        return self._database.patiently(lambda: self._keep(holder, action, resource))
+
+    def _keep(self, holder: Holder, action: str, resource: str | None) -> Allowed:
         with self._database.transaction():
             found = self._find(holder, action, resource)
             if found is None:
@@ -94,4 +98,5 @@ class ApprovalStore:
 
     def revoke(self, number: int) -> bool:
         """Forget an allowance; False when there is none of that `id`."""
-        return self._database.change("DELETE FROM approvals WHERE id = ?", (number,)) == 1
+        sql = "DELETE FROM approvals WHERE id = ?"
+        return self._database.patiently(lambda: self._database.change(sql, (number,))) == 1

@@ -33,7 +33,9 @@ _LAST = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
 _COUNTED = "SELECT seq FROM sqlite_sequence WHERE name = 'audit'"
 # As bytes, because what somebody wrote into the file need not be text.
 _TEXTS = ", ".join(f"CAST({name} AS BLOB)" for name in ("principal", "capsule", "function", "target", "verdict"))
-_CHAIN = f"SELECT seq, time, {_TEXTS}, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+_CHAIN = f"SELECT seq, time, {_TEXTS}, previous, hash FROM audit WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+# In one statement: both are of the same moment.
+_END = f"SELECT (SELECT max(seq) FROM audit), ({_COUNTED})"
 _NUMBERS = struct.Struct("<qq5I")
 
 
@@ -152,7 +154,7 @@ class AuditStore:
         since: float | None = None,
         limit: int | None = None,
     ) -> Iterator[AuditRow]:
-        """Rows, oldest first, read a thousand at a time; what is appended meanwhile may be among them.
+        """Rows, oldest first, read a thousand at a time, up to the one that is the last when this begins.
 
         Args:
             principal: only this one's.
@@ -160,7 +162,10 @@ class AuditStore:
             since: only those written then or later, in seconds since 1970.
             limit: only the newest so many.
         """
-        where, parameters = _filters(principal, capsule, since)
+        end = self._database.row(_END)
+        if end is None or end[0] is None:
+            return
+        where, parameters = _filters(principal, capsule, since, end[0])
         after = 0 if limit is None else self._before_newest(where, parameters, limit)
         page = f"SELECT seq, time, {_TEXTS} FROM audit WHERE seq > ?{where} ORDER BY seq LIMIT ?"
         while found := self._database.rows(page, (after, *parameters, PAGE)):
@@ -174,18 +179,20 @@ class AuditStore:
         return _BEYOND if row is None or row[0] is None else row[0] - 1
 
     def verify(self, expected: Head | None = None) -> Verification:
-        """Read the whole chain, a thousand rows at a time, and say where it is broken.
+        """Read the whole chain, a thousand rows at a time, and say where it is broken. It ends with the row that is the last
+        when this begins; what is appended meanwhile is for the next time.
 
         Args:
             expected: a head that was seen before: its row has to be there as it was.
         """
-        counted = self._database.row(_COUNTED)  # first: rows that are appended meanwhile only add to what is read
+        end = self._database.row(_END)
+        last, counted = end or (None, None)
         chain, after = _Chain(expected), -_BEYOND
-        while page := self._database.rows(_CHAIN, (after, PAGE)):
+        while last is not None and (page := self._database.rows(_CHAIN, (after, last, PAGE))):
             for row in page:
                 chain.read(row)
             after = page[-1][0]
-        chain.end(counted[0] if counted else 0)
+        chain.end(counted or 0)
         return Verification(chain.rows, chain.faults, chain.head)
 
 
@@ -238,8 +245,9 @@ def _span(first: int, last: int) -> str:
     return f"row {first} is" if first >= last else f"rows {first} to {last} are"
 
 
-def _filters(principal: str | None, capsule: str | None, since: float | None) -> tuple[str, Parameters]:
-    where, parameters = "", []
+def _filters(principal: str | None, capsule: str | None, since: float | None, last: int) -> tuple[str, Parameters]:
+    where = " AND seq <= ?"
+    parameters: list[str | int] = [last]
     for condition, value in (
         ("principal = ?", principal),
         ("capsule = ?", capsule),

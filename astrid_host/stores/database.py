@@ -1,5 +1,9 @@
 """The SQLite database of one host: one connection behind a lock, for short operations from any thread.
 
+Only one process writes at a time. What finds the database locked by another one either waits, as command lines do, or raises
+`Locked` at once, as a host needs it, whose threads run guests: it has nothing done then, and goes to the database's
+`Retries`. Readers are never locked out: beside a writer, the log lets them read what was committed before.
+
 It writes ahead to a log (`journal_mode=WAL`) and syncs it only at checkpoints (`synchronous=NORMAL`): what was
 committed survives the end of the process, however it ends, and a commit costs microseconds. Checkpoints, which wait for
 the disk, run on a thread of their own. A file that is no database, is damaged, belongs to another program or was
@@ -19,10 +23,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from astrid_host.errors import StoreError
 from astrid_host.stores.checkpoints import Checkpoints
+from astrid_host.stores.retries import BOUND_S, Locked, Retries
 from astrid_host.stores.schema import APPLICATION_ID, STEPS
 
 FILE = "astrid.sqlite3"
-BUSY_S = 5.0
+BUSY_S = BOUND_S
 PAGE_BYTES = 4096
 LEAST_BYTES = 512  # the smallest page: SQLite takes a shorter file for an empty one, and would write over it
 LOG_BYTES = (
@@ -37,21 +42,31 @@ Answer = TypeVar("Answer")
 class Database:
     """An open database, made by `Database.open` or `Database.in_memory`. Any thread may use it.
 
-    Every method raises StoreError when SQLite fails: damaged, full, locked for 5 s by another process, or closed.
+    Every method raises StoreError when SQLite fails: damaged, full or closed; Locked when another process has it locked.
+
+    Attributes:
+        name: what messages call it.
+        retries: where writes go that are not to wait here.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str, checkpoints: Checkpoints | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, name: str, checkpoints: Checkpoints | None, waits: bool = False
+    ) -> None:
         self._connection = connection
+        self._waits = waits
         self._lock = threading.RLock()
         self._checkpoints = checkpoints
         self.name = name
+        self.retries = Retries()
 
     @classmethod
-    def open(cls, state_dir: Path) -> Database:
+    def open(cls, state_dir: Path, wait_s: float = BUSY_S) -> Database:
         """The database of a state folder; folder (mode 0700) and file (mode 0600) are created when missing.
 
         Args:
             state_dir: the folder.
+            wait_s: for how many seconds a write waits, on its thread, while another process has the database locked. To open it
+                may wait in any case.
 
         Raises:
             StoreError: the folder cannot be made, or the file in it is not a database that this version can use.
@@ -67,15 +82,17 @@ class Database:
             ) from error
         if 0 < size < LEAST_BYTES:
             raise StoreError(f"{path}: {_ADVICE[sqlite3.SQLITE_NOTADB]} (it has {size} bytes)")
-        return cls._prepared(str(path), str(path), lambda: Checkpoints(path))
+        return cls._prepared(str(path), str(path), lambda: Checkpoints(path), wait_s)
 
     @classmethod
     def in_memory(cls) -> Database:
-        """A database that lives as long as it is open."""
-        return cls._prepared(":memory:", "the database in memory", lambda: None)
+        """A database that lives as long as it is open. No other process can lock it."""
+        return cls._prepared(":memory:", "the database in memory", lambda: None, 0)
 
     @classmethod
-    def _prepared(cls, target: str, name: str, checkpoints: Callable[[], Checkpoints | None]) -> Database:
+    def _prepared(
+        cls, target: str, name: str, checkpoints: Callable[[], Checkpoints | None], wait_s: float
+    ) -> Database:
         try:
             connection = sqlite3.connect(target, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -84,13 +101,14 @@ class Database:
             _version(connection, name)
             _write_ahead(connection)
             _take_steps(connection, name)
+            connection.execute(f"PRAGMA busy_timeout={int(wait_s * 1000)}")
         except sqlite3.Error as error:
             connection.close()
             raise explained(error, name) from error
         except StoreError:
             connection.close()
             raise
-        return cls(connection, name, checkpoints())
+        return cls(connection, name, checkpoints(), wait_s > 0)
 
     def row(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """The first row of a query, None without one."""
@@ -142,6 +160,25 @@ class Database:
                     self._run("ROLLBACK")
                 raise
 
+    def patiently(self, work: Callable[[], Answer]) -> Answer:
+        """Do a write, and wait on this thread, for 5 s at most, while another process has the database locked.
+
+        Args:
+            work: called again after each Locked; it must have done nothing then.
+
+        Returns:
+            What it returned.
+
+        Raises:
+            StoreError: it failed, or the database was locked for all that time; and what else `work` raises.
+        """
+        try:
+            return work()
+        except Locked:
+            if self._waits:
+                raise
+        return self.retries.put(work).result()
+
     def _run(self, sql: str) -> None:
         try:
             self._connection.execute(sql)
@@ -149,7 +186,9 @@ class Database:
             raise explained(error, self.name) from error
 
     def close(self) -> None:
-        """Close it; whatever uses it afterwards gets a StoreError. A second time does nothing."""
+        """Close it, once no write waits in its `retries`; whatever uses it afterwards gets a StoreError. A second time does
+        nothing."""
+        self.retries.close()
         if self._checkpoints is not None:
             self._checkpoints.close()
         with self._lock:
@@ -224,7 +263,7 @@ def _take_steps(connection: sqlite3.Connection, name: str) -> None:
 _ADVICE = {
     sqlite3.SQLITE_NOTADB: "it is not a database. Move it away, or restore a copy; nothing in it was changed",
     sqlite3.SQLITE_CORRUPT: "it is damaged. Restore a copy, or save what `sqlite3 FILE .recover` can read",
-    sqlite3.SQLITE_BUSY: f"another process has kept it locked for {BUSY_S:g} s. Stop that process, or try again",
+    sqlite3.SQLITE_BUSY: "another process keeps it locked. Stop that process (`fuser FILE` names it), or try again",
     sqlite3.SQLITE_LOCKED: "another thread keeps it locked. Try again",
     sqlite3.SQLITE_FULL: "the disk is full. Make room",
     sqlite3.SQLITE_READONLY: "it cannot be written. Give its owner the right to, folder included",
@@ -238,5 +277,7 @@ def explained(error: sqlite3.Error, name: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", None)  # errors of the Python module itself have none
     if code is None and "closed database" in str(error):
         return StoreError(f"{name}: it is closed. Use it before the host ends")
-    advice = _ADVICE.get(code & 0xFF) if code is not None else None
-    return StoreError(f"{name}: {advice} ({error})" if advice else f"{name}: {error}")
+    kind = code & 0xFF if code is not None else sqlite3.SQLITE_OK
+    advice = _ADVICE.get(kind)
+    make = Locked if kind == sqlite3.SQLITE_BUSY else StoreError
+    return make(f"{name}: {advice} ({error})" if advice else f"{name}: {error}")

@@ -40,11 +40,17 @@ class InstalledStore:
         return None if row is None else Installed(*row)
 
     def remember(self, package: str, version: str, wasm_hash: str, source_id: str) -> str | None:
-        """Note what is loaded now.
+        """Note what is loaded now. When that is new, it may wait while another process has the database locked.
 
         Returns:
             the version that was loaded before, equal or not; None the first time.
         """
+        before = self.find(package)
+        if before is not None and before[1:4] == (version, wasm_hash, source_id):
+            return before.version  # as at most starts: nothing is written
+        return self._database.patiently(lambda: self._replace(package, version, wasm_hash, source_id))
+
+    def _replace(self, package: str, version: str, wasm_hash: str, source_id: str) -> str | None:
         now = self._now()
         with self._database.transaction():
             before = self.find(package)
@@ -54,11 +60,10 @@ class InstalledStore:
                     (package, version, wasm_hash, source_id, now, now),
                 )
                 return None
-            if before[1:4] != (version, wasm_hash, source_id):
-                self._database.change(
-                    "UPDATE installed SET version = ?, wasm_hash = ?, source_id = ?, updated_at = ? WHERE package = ?",
-                    (version, wasm_hash, source_id, now, package),
-                )
+            self._database.change(
+                "UPDATE installed SET version = ?, wasm_hash = ?, source_id = ?, updated_at = ? WHERE package = ?",
+                (version, wasm_hash, source_id, now, package),
+            )
             return before.version
 
     def all(self) -> list[Installed]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from astrid_host.stores.approvals import ApprovalStore
 from astrid_host.stores.audit import AuditStore
-from astrid_host.stores.database import Database
+from astrid_host.stores.database import BUSY_S, Database
 from astrid_host.stores.identities import IdentityStore
 from astrid_host.stores.installed import InstalledStore
 from astrid_host.stores.kv import KvStore
@@ -19,8 +19,11 @@ class Stores:
 
     Args:
         state_dir: the folder that holds them; None keeps them in memory.
+        wait_s: for how many seconds a write waits while another process has the database locked. With 0 it raises Locked at
+            once, for threads that must not wait.
 
     Attributes:
+        retries: where such writes go.
         kv: what guests keep.
         installed: what was loaded before.
         audit: what guests did through the host.
@@ -33,8 +36,9 @@ class Stores:
         StoreError: the database cannot be opened.
     """
 
-    def __init__(self, state_dir: Path | None) -> None:
-        self._database = Database.in_memory() if state_dir is None else Database.open(state_dir)
+    def __init__(self, state_dir: Path | None, wait_s: float = BUSY_S) -> None:
+        self._database = Database.in_memory() if state_dir is None else Database.open(state_dir, wait_s)
+        self.retries = self._database.retries
         self.kv = KvStore(self._database)
         self.installed = InstalledStore(self._database)
         self.audit = AuditStore(self._database)
@@ -44,5 +48,6 @@ class Stores:
         self.identities = IdentityStore(self._database)
 
     def close(self) -> None:
-        """Close the database; its stores raise StoreError from now on. A second time does nothing."""
+        """Close the database, after what waits in `retries`; its stores raise StoreError from now on. A second time does
+        nothing."""
         self._database.close()

@@ -20,6 +20,7 @@ from astrid_host.errors import StoreError
 from astrid_host.stores.settings import EVERYBODY, RESERVED
 
 if TYPE_CHECKING:
+    from astrid_host.manifest import Manifest
     from astrid_host.stores.settings import Setting
     from astrid_host.syscalls.interface import Running
 
@@ -85,6 +86,13 @@ class Configuration:
         self._version = version
         if self._secrets.stale():
             self._secrets.load()
+
+    def hide_given(self, capsule: str, manifest: Manifest) -> None:
+        """Have what was given for this run to a capsule's secret keys taken out of texts, before any guest has asked for it."""
+        for key, row in manifest.env.items():
+            given = self._overlay.get((capsule, key))
+            if given is not None and row.type == SECRET:
+                self._secrets.hide(given)
 
     async def follow(self) -> None:
         """Once a second, read again what another process has changed; ends only when it is cancelled. What cannot be read

@@ -60,7 +60,7 @@ class Running(Protocol):
 
 
 def syscall(
-    name: str, *, suspends: bool = False, audited: Callable[..., str] | None = None
+    name: str, *, suspends: bool = False, audited: Callable[..., str] | None = None, announced: bool = False
 ) -> Callable[[Method], Method]:
     """Mark a method as a host function.
 
@@ -68,10 +68,11 @@ def syscall(
         name: a core name such as `kv-get` or `[method]subscription.recv`.
         suspends: it may return a `Suspend`.
         audited: each call is one row of the audit; given the arguments after the call, this names its target.
+        announced: it is one row more, before anything is done. Of waiting functions only.
     """
 
     def mark(method: Method) -> Method:
-        method.__syscall__ = (name, suspends, audited)  # type: ignore[attr-defined]
+        method.__syscall__ = (name, suspends, audited, announced)  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -81,15 +82,21 @@ class HostFunction:
     """One host function, bound to its interface: what to run, whether a guest that calls it may be suspended, and how to name
     its target in the audit, if it is audited."""
 
-    __slots__ = ("audited", "name", "run", "suspends", "waits")
+    __slots__ = ("announced", "audited", "name", "run", "suspends", "waits")
 
     def __init__(
-        self, name: str, run: Callable[..., Any], suspends: bool, audited: Callable[..., str] | None = None
+        self,
+        name: str,
+        run: Callable[..., Any],
+        suspends: bool,
+        audited: Callable[..., str] | None = None,
+        announced: bool = False,
     ) -> None:
         self.name = name
         self.run = run
         self.suspends = suspends
         self.audited = audited
+        self.announced = announced
         self.waits = inspect.iscoroutinefunction(run)
 
 

@@ -1,7 +1,8 @@
 """astrid:kv: what a capsule keeps for each principal.
 
 There is no gate: every capsule has a namespace of its own for every principal, `<principal>:capsule:<capsule>`, and
-reaches no other. Functions are plain; each write is committed when it returns.
+reaches no other. Functions are plain; each write is committed when it returns. While another process has the database locked,
+whoever writes sleeps (see `astrid_host.syscalls.auditing`, which tries again what was locked); readers are not disturbed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Kv(Interface):
         store: where keys and values are.
 
     Each raises HostError `invalid-key` for a key or prefix with a NUL or of more than 256 bytes, and for an empty key;
-    `unknown` when the store fails.
+    `unknown` when the store fails, or was locked by another process for 5 s: nothing was written then.
     """
 
     wit = ("astrid:kv/host@1.0.0",)
@@ -43,7 +44,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-set", audited=_key)
+    @syscall("kv-set", suspends=True, audited=_key)
     def kv_set(self, call: Running, key: str, value: bytes) -> None:
         """Give a key a value. `too-large` for more than 10 MiB."""
         _check_key(key)
@@ -53,7 +54,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-delete", audited=_key)
+    @syscall("kv-delete", suspends=True, audited=_key)
     def kv_delete(self, call: Running, key: str) -> None:
         """Remove a key; one that is not there is no error."""
         _check_key(key)
@@ -87,7 +88,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-clear-prefix", audited=_key)
+    @syscall("kv-clear-prefix", suspends=True, audited=_key)
     def kv_clear_prefix(self, call: Running, prefix: str) -> int:
         """Remove the keys that begin with `prefix`; returns how many they were."""
         _check_text(prefix)
@@ -96,7 +97,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-cas", audited=_key)
+    @syscall("kv-cas", suspends=True, audited=_key)
     def kv_cas(self, call: Running, key: str, expected: bytes | None, new: bytes) -> None:
         """Give a key a value if it has the value `expected` (None: if it has none). Otherwise `cas-mismatch`;
         `too-large` for more than 10 MiB."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from astrid_host.errors import StoreError
 from astrid_host.stores.audit import FIRST, NAME_CHARACTERS, TARGET_CHARACTERS, AuditStore, Head
-from astrid_host.stores.database import FILE, Database
+from astrid_host.stores.database import FILE, Database, Parameters
 
 
 @pytest.fixture
@@ -265,6 +265,27 @@ def test_more_rows_than_a_page_are_read(audit: AuditStore, database: Database) -
     assert sum(1 for _ in audit.rows()) == 2500
     assert sum(1 for _ in audit.rows(limit=1700)) == 1700
     assert audit.verify()[:2] == (2500, [])
+
+
+class Growing(Database):
+    """Each page that is read finds more rows behind it."""
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[object, ...]]:
+        fill(AuditStore(self), 1000)
+        return super().rows(sql, parameters)
+
+
+@pytest.mark.parametrize("end", [0, 1, 1500])
+def test_reading_ends_with_the_row_that_was_last_when_it_began(tmp_path: Path, end: int) -> None:
+    with closing(Growing.open(tmp_path)) as database:
+        audit = AuditStore(database)
+        with database.transaction():
+            fill(audit, end)
+        found = audit.verify()
+        assert (found.rows, found.faults, found.head.seq) == (end, [], end)
+        before = AuditStore(database).append("alice", "x", "fs.fs-stat", "a", "ok")
+        assert sum(1 for _ in audit.rows()) == before
+        assert sum(1 for _ in audit.rows(limit=1)) == 1
 
 
 def test_a_row_costs_as_much_after_ten_thousand_as_at_first(tmp_path: Path) -> None:

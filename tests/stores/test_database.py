@@ -249,12 +249,15 @@ def test_checkpoints_keep_the_log_short(tmp_path: Path) -> None:
 
 
 def test_a_closed_database_leaves_no_thread_and_no_log(tmp_path: Path) -> None:
-    before = threading.active_count()
+    def checkpointing() -> int:
+        return sum(thread.name == "astrid-checkpoints" for thread in threading.enumerate())
+
+    before = checkpointing()
     database = Database.open(tmp_path)
     store = KvStore(database)
     for i in range(1500):
         store.set("n", "k", b"%d" % i)
-    assert threading.active_count() == before + 1
+    assert checkpointing() == before + 1
     database.close()
-    assert threading.active_count() == before
+    assert checkpointing() == before
     assert [file.name for file in tmp_path.iterdir()] == [FILE]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, StoreError
 from astrid_host.syscalls.auditing import Auditing, function_name
 from astrid_host.syscalls.interface import HostFunction, Interface, syscall
@@ -51,10 +50,6 @@ class Fs(Interface):
 
     @syscall("fs-open", audited=lambda path, *_: path)
     def fs_open(self, _call: Any, _path: str, _mode: str) -> Any:
-        return self.act()
-
-    @syscall("[method]file-handle.read", suspends=True, audited=lambda handle: f"handle {handle}")
-    def read(self, _call: Any, _handle: int) -> Any:
         return self.act()
 
     @syscall("fs-copy", audited=lambda path: path)
@@ -142,47 +137,6 @@ async def test_a_waiting_call_whose_tasks_are_cancelled_says_so(rows: Rows) -> N
     assert [row[4] for row in rows.rows] == ["cancelled"]
 
 
-@pytest.mark.parametrize(("error", "verdict"), OUTCOMES)
-def test_a_call_that_suspends_is_one_row_when_its_guest_goes_on(
-    rows: Rows, error: BaseException | None, verdict: str
-) -> None:
-    finish = failing(error) if error is not None else lambda: b"bytes"
-    function = wrapped(rows, "[method]file-handle.read", lambda: Suspend(None, finish))  # type: ignore[arg-type]
-    assert function.suspends
-    suspend = function.run(call(), 7)
-    assert type(suspend) is Suspend
-    assert rows.rows == []
-    if error is None:
-        assert suspend.finish() == b"bytes"
-    else:
-        with pytest.raises(type(error)):
-            suspend.finish()
-    assert rows.rows == [("alice", "fs-tools", "fs.file-handle.read", "handle 7", verdict)]
-
-
-def test_a_call_that_suspends_and_is_ended_says_so_and_tells_whoever_works_for_it(rows: Rows) -> None:
-    told = []
-    suspend = Suspend(None, lambda: None)  # type: ignore[arg-type]
-    suspend.cancel = lambda: told.append(1)
-    wrapped(rows, "[method]file-handle.read", lambda: suspend).run(call(), 7).cancel()
-    assert told == [1]
-    assert [row[4] for row in rows.rows] == ["cancelled"]
-
-
-def test_a_call_that_need_not_suspend_is_a_row_at_once(rows: Rows) -> None:
-    assert wrapped(rows, "[method]file-handle.read", lambda: b"").run(call(), 7) == b""
-    assert [row[4] for row in rows.rows] == ["ok"]
-
-
-def test_the_row_names_who_called_not_who_is_called_for_at_its_end(rows: Rows) -> None:
-    """A run loop's principal follows its messages."""
-    who = call()
-    suspend = wrapped(rows, "[method]file-handle.read", lambda: Suspend(who, lambda: None)).run(who, 7)
-    who.principal = "bob"
-    suspend.finish()
-    assert rows.rows[0][0] == "alice"
-
-
 def test_a_function_that_names_no_target_is_left_as_it_is(rows: Rows) -> None:
     function = Fs(lambda: 1).functions()["fs-quiet"]
     assert Auditing(rows).audited(FS, function) is function
@@ -221,17 +175,14 @@ def test_secrets_do_not_get_into_a_target(rows: Rows) -> None:
 
 async def test_what_cannot_be_audited_is_not_given(rows: Rows, caplog: pytest.LogCaptureFixture) -> None:
     rows.full = True
-    opened = [Opened() for _ in range(3)]
+    opened = [Opened() for _ in range(2)]
     with pytest.raises(HostError) as caught:
         wrapped(rows, "fs-open", lambda: opened[0]).run(call(), "cwd://a", "r")
-    assert (caught.value.case, caught.value.payload) == ("unknown", "the audit cannot be written")
+    assert (caught.value.case, caught.value.payload) == ("unknown", "it was done, but the audit cannot be written")
     with pytest.raises(HostError):
         await wrapped(rows, "fs-copy", lambda: opened[1]).run(call(), "cwd://a")
-    suspend = Suspend(None, lambda: opened[2])  # type: ignore[arg-type]
-    with pytest.raises(HostError):
-        wrapped(rows, "[method]file-handle.read", lambda: suspend).run(call(), 7).finish()
-    assert [one.closed for one in opened] == [1, 1, 1]
-    assert caplog.text.count("the disk is full") == 3
+    assert [one.closed for one in opened] == [1, 1]
+    assert caplog.text.count("the disk is full") == 2
 
 
 def test_an_error_that_cannot_be_audited_is_still_the_guests(rows: Rows, caplog: pytest.LogCaptureFixture) -> None:

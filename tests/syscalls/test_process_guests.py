@@ -116,3 +116,20 @@ async def test_a_trap_ends_the_processes_of_its_instance(tmp_path: Path) -> None
     async with hosted(tmp_path) as host:
         assert (await report_of(host, "b.ask"))["reason"] == "trap"
         await gone("sleep 86473")
+
+
+async def test_a_command_is_in_the_audit_before_it_runs(tmp_path: Path) -> None:
+    runner(tmp_path, "until [ -e go ]; do sleep 0.01; done; echo '{}'")
+    async with hosted(tmp_path) as host, host.subscribe("said.*") as events:
+        host.publish("r.ask", {})
+        with trio.fail_after(10):
+            while not (rows := [row for row in audit_rows(host) if row.function == "process.spawn"]):
+                await trio.sleep(0.005)
+        assert [row.verdict for row in rows] == ["asked"]
+        (tmp_path / "go").touch()
+        await next_of(events)
+        assert [row.verdict for row in audit_rows(host) if row.function == "process.spawn"] == ["asked", "ok"]
+
+
+def audit_rows(host: Any) -> list[Any]:
+    return [*host._functions._stores.audit.rows()]

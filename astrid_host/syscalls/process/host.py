@@ -105,7 +105,7 @@ class Process(Interface):
 
     # Starting.
 
-    @syscall("spawn", audited=_run_target)
+    @syscall("spawn", audited=_run_target, announced=True)
     async def spawn(self, call: Call, request: Any) -> ProcessResult:
         """Run a command to its end. (Astrid, process: spawn.)
 
@@ -128,13 +128,13 @@ class Process(Interface):
         logs = await self._read(child)
         return ProcessResult(logs.stdout, logs.stderr, child.exit)
 
-    @syscall("spawn-background", audited=_run_target)
+    @syscall("spawn-background", audited=_run_target, announced=True)
     async def spawn_background(self, call: Call, request: Any) -> ProcessHandle:
         """Start a command that ends with its handle. Raises as `spawn` does; `quota` for more than 8 of a principal."""
         _allow(call, request.cmd)
         return ProcessHandle(await self._tracker.start(call, "background", command_of(request), request.cwd), False)
 
-    @syscall("spawn-persistent", audited=_run_target)
+    @syscall("spawn-persistent", audited=_run_target, announced=True)
     async def spawn_persistent(self, call: Call, request: Any) -> str:
         """Start a command that outlives the call; returns its id. (Astrid, process: persistent.)
 

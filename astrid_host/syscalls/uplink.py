@@ -188,7 +188,7 @@ class Uplink(Interface):
 
     @syscall(
         "uplink-register",
-        audited=lambda name, platform, _profile: f"{platform[:NAME_CHARACTERS]}:{name[:NAME_CHARACTERS]}",
+        audited=lambda name, platform, _profile: f"{platform}:{name}",
     )
     def register(self, call: Running, name: str, platform: str, profile: str) -> str:
         """Announce a bridge and return its id, a UUID, which only this capsule can use.

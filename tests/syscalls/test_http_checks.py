@@ -7,13 +7,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from http_functions import request
+from http_functions import options, request
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astrid_host.abi import Variant
 from astrid_host.errors import HostError
-from astrid_host.syscalls.http.requests import BODY_BYTES, STREAM, WHOLE, method_of, read_request
+from astrid_host.stores.secrets import SecretStore
+from astrid_host.syscalls.http.requests import (
+    BODY_BYTES,
+    STREAM,
+    STREAM_1_1,
+    WHOLE,
+    WHOLE_1_1,
+    method_of,
+    read_request,
+    terms_of,
+)
 from astrid_host.syscalls.http.urls import join, outline, read_url
 
 READ = [
@@ -57,6 +67,8 @@ NONE = [
     "http://ex*mple.com/",
     "http://\u202e.example/",
     "http://example.com/" + "a" * 20_000,
+    "http://" + "a" * 254 + "/",
+    "http://" + "ü" * 5_000 + "/",
 ]
 
 
@@ -83,6 +95,84 @@ def test_whatever_a_guest_says_is_read_or_refused(text: str) -> None:
         assert url.path.isascii()
         assert " " not in url.path
         assert read_url(str(url))[:4] == url[:4]
+
+
+OUTLINES = [
+    ("http://user:pa55@example.com/a?b#c", "http://example.com/a"),
+    ("HTTP://user:p@55@example.com:80/a/@b", "HTTP://example.com:80/a/@b"),
+    ("http://example.com/@name/x", "http://example.com/@name/x"),
+    ("http://user@[::1]:80?x@y", "http://[::1]:80"),
+    ("http://user:pa/55@example.com/", "http://example.com/"),
+    ("http://user:pa?55@example.com/a?b", "http://example.com/a"),
+    ("http://user:pa#55@example.com", "http://example.com"),
+    ("http:user:pa55@example.com", "example.com"),
+    ("//user:pa55@example.com/a", "example.com/a"),
+    (" http://user:pa55@example.com/a", "example.com/a"),
+    ("user:pa55@example.com", "example.com"),
+    ("/a/@b?c", "/a/@b"),
+    ("/\\user:pa55@b", "b"),
+    ("file:///etc/x", "file:///etc/x"),
+    ("http://example.com/" + "a" * 600, "http://example.com/" + "a" * 600),
+    ("http://example.com/" + "a" * 20_000, "a URL of 20019 characters"),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), OUTLINES)
+def test_a_url_is_told_without_what_may_be_secret(text: str, told: str) -> None:
+    assert outline(text) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://user:pa55word@example.com/",
+        "http://user:pa55word@exa mple.com/",
+        "http://user:pa55word@example.com:99999/",
+        "http://user:pa55word/x@example.com/",
+        "http://user:pa55word?x@example.com/",
+        "http://user:pa55word\u2100@example.com/",
+        "http:user:pa55word@example.com/",
+        "http://user:pa55word@example.com/\r\n",
+        "http://user:pa55word@[::1/",
+        "http://example.com:8x/?key=pa55word",
+    ],
+)
+def test_no_error_tells_a_password(text: str) -> None:
+    with pytest.raises(HostError) as caught:
+        read_url(text)
+    assert "pa55" not in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "location", ["http://user:pa55word@[::1/", "//user:pa55word@example.com:8x/", "//u:pa55word\n@b/"]
+)
+def test_no_error_tells_the_password_of_where_a_redirect_leads(location: str) -> None:
+    with pytest.raises(HostError) as caught:
+        read_url(join(read_url("http://example.org/"), location))
+    assert "pa55" not in caught.value.detail
+
+
+def test_no_error_tells_a_header_that_was_given_as_a_name() -> None:
+    with pytest.raises(HostError, match="'Authorization'") as caught:
+        read_request(request("http://example.com/", headers=[("Authorization: Bearer pa55word", "")]), WHOLE)
+    assert "pa55" not in caught.value.detail
+
+
+def test_a_url_is_not_cut_where_a_secret_would_not_be_found_any_more() -> None:
+    secrets, secret = SecretStore(None), "S3cr3t-" * 5
+    secrets.hide(secret)
+    for before in (0, 480, 490, 500, 8_160, 8_170, 16_340):
+        assert "S3c" not in secrets.redacted("GET " + outline("http://example.com/" + "x" * before + secret)), before
+
+
+def test_times_that_options_ask_for_have_bounds() -> None:
+    most = 1 << 63
+    for defaults in (WHOLE_1_1, STREAM_1_1):
+        terms = terms_of(options(connect=most, first=most, between=most), defaults)
+        assert (terms.connect_s, terms.headers_s, terms.between_s) == (300, 300, 300)
+        asked = terms_of(options(connect=1_000, first=2_000, between=3_000), defaults)
+        assert (asked.connect_s, asked.headers_s, asked.between_s) == (1, 2, 3)
+    assert terms_of(options(total=most), WHOLE_1_1).total_s == 600
 
 
 @given(st.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 import zlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import brotli  # type: ignore[import-untyped]
@@ -14,6 +15,7 @@ import trio.testing
 from http_functions import OK, Asked, Functions, answer, functions, options, request, talking
 
 from astrid_host.errors import HostError
+from astrid_host.syscalls.http.wire import Line
 
 MIB = 1 << 20
 MOST = 10 * MIB
@@ -218,21 +220,66 @@ async def test_a_body_that_is_not_compressed_as_it_says_is_no_http(encoding: str
         assert await http.case("http-request", request(server.url())) == "protocol"
 
 
+async def turns_while(work: Callable[[], Awaitable[None]]) -> int:
+    """How many turns another task of the loop gets meanwhile."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await work()
+        nursery.cancel_scope.cancel()
+    return turns
+
+
 async def test_many_tiny_chunks_let_the_loop_go_on() -> None:
     async def handler(stream: Any, _asked: Asked) -> None:
         await stream.send_all(OK + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")
 
-    longest = 0.0
-
-    async def watch() -> None:
-        nonlocal longest
-        while True:
-            before = trio.current_time()
-            await trio.sleep(0)
-            longest = max(longest, trio.current_time() - before)
-
-    async with talking(handler) as (http, server), trio.open_nursery() as nursery:
-        nursery.start_soon(watch)
+    async def work() -> None:
         assert len((await http("http-request", request(server.url()))).body) == 20_000
-        nursery.cancel_scope.cancel()
-    assert longest < 0.1
+
+    async with talking(handler) as (http, server):
+        assert await turns_while(work) > 20_000
+
+
+async def test_before_a_body_little_is_read_at_once_so_that_interim_responses_let_the_loop_go_on() -> None:
+    server, client = trio.testing.memory_stream_pair()
+    await server.send_all(b"HTTP/1.1 100\r\n\r\n" * 10_000)
+    line = Line(client, 1.0)
+    assert len(await line.read(1 << 16)) == 1 << 12
+    line.body_begins()
+    assert len(await line.read(1 << 20)) == 1 << 16
+
+
+async def test_interim_responses_are_passed_over() -> None:
+    async def handler(stream: Any, _asked: Asked) -> None:
+        await stream.send_all(b"HTTP/1.1 100\r\n\r\n" * 1_000 + OK + b"content-length: 0\r\n\r\n")
+
+    async with talking(handler) as (http, server):
+        assert (await http("http-request", request(server.url()))).status == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+async def test_a_bomb_lets_the_loop_go_on(encoding: str) -> None:
+    raw = bomb(encoding, 9 * MIB)
+
+    async def work() -> None:
+        assert len((await http("http-request", request(server.url()))).body) == 9 * MIB
+
+    async with talking(answer(raw, f"content-encoding: {encoding}")) as (http, server):
+        assert await turns_while(work) > 9 * MIB / (1 << 18)
+
+
+async def test_a_response_has_a_thousand_headers_at_most() -> None:
+    for count, most in ((999, True), (1000, False)):
+        async with talking(answer(b"", *["a: b"] * count)) as (http, server):
+            if most:
+                assert len((await http("http-request", request(server.url()))).headers) == 1000
+            else:
+                assert await http.case("http-request", request(server.url())) == "protocol"

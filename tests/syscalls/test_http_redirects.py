@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import trio
 from http_functions import Asked, Handler, answer, functions, options, request, serving, talking
 
-SECRETS = [("Authorization", "Bearer x"), ("Cookie", "a=b"), ("X-Api-Key", "k"), ("X-Plain", "p")]
+from astrid_host.errors import HostError
+from astrid_host.syscalls.http.requests import WHOLE, read_request
+
+SECRETS = [("Authorization", "Bearer x"), ("Cookie", "a=b"), ("X-Api-Key", "k"), ("X-Vault-Token", "t")]
+HARMLESS = [("Accept", "text/html"), ("Range", "bytes=0-9"), ("If-None-Match", "x"), ("User-Agent", "u")]
 
 
 def redirect(location: str, status: int = 302) -> Handler:
@@ -63,13 +68,65 @@ async def test_secrets_stay_with_their_origin() -> None:
             allow = f"127.0.0.1:{server.port}", f"127.0.0.1:{other.port}"
             async with functions(*allow, resolve=resolve) as http:
                 url = server.url("/a").replace("//", "//user:pass@")
-                response = await http("http-request", request(url, headers=SECRETS))
+                response = await http("http-request", request(url, headers=SECRETS + HARMLESS))
     assert response.body == b"other"
-    assert {"authorization", "cookie", "x-api-key", "x-plain"} <= set(server.asked[1].headers)
+    secret, harmless = ({name.lower() for name, _ in pairs} for pairs in (SECRETS, HARMLESS))
+    assert secret | harmless <= set(server.asked[1].headers)
     headers = other.asked[0].headers
     assert headers["host"] == f"x.example:{other.port}"
-    assert headers["x-plain"] == "p"
-    assert {"authorization", "cookie", "x-api-key"}.isdisjoint(headers)
+    assert set(headers) == harmless | {"host", "accept-encoding"}
+
+
+async def test_a_body_that_goes_on_to_another_origin_is_still_described() -> None:
+    async with serving(answer(b"other")) as other, serving(redirect(other.url("/b"), 307)) as server:
+        async with functions(f"127.0.0.1:{server.port}", f"127.0.0.1:{other.port}") as http:
+            headers = [("Content-Type", "text/x"), ("Content-Encoding", "x"), ("X-Signature", "s")]
+            await http("http-request", request(server.url(), "post", headers, b"body"))
+    asked = other.asked[0]
+    assert (asked.body, asked.headers["content-type"], asked.headers["content-encoding"]) == (b"body", "text/x", "x")
+    assert "x-signature" not in asked.headers
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_body_goes_from_https_to_https_only(status: int) -> None:
+    given = read_request(request("https://a.example/", "post", body=b"secret"), WHOLE)
+    assert given.redirected(status, "https://b.example/") is not None
+    with pytest.raises(HostError) as caught:
+        given.redirected(status, "http://a.example/")
+    assert caught.value.case == "scheme-denied"
+    without = given.redirected(303, "http://a.example/")
+    assert without is not None
+    assert without.body is None
+
+
+async def test_whom_to_log_in_as_is_not_for_a_server_to_say() -> None:
+    async def handler(stream: Any, asked: Asked) -> None:
+        to = server.url("/b").replace("//", "//them:pass@")
+        await (redirect(to) if asked.target == "/a" else answer(b"x"))(stream, asked)
+
+    async with talking(handler) as (http, server):
+        await http("http-request", request(server.url("/a")))
+        await http("http-request", request(server.url("/a").replace("//", "//us:pass@")))
+    assert "authorization" not in server.asked[1].headers
+    assert server.asked[3].headers["authorization"] == server.asked[2].headers["authorization"]
+
+
+async def test_no_error_tells_the_password_or_query_of_where_a_redirect_leads() -> None:
+    async with talking(redirect("http://user:pa55@example.org/a?key=pa55")) as (http, server):
+        for given in (options(redirect="error"), options(max_redirects=0), options(https_only=False)):
+            failure = await http.failure("http-request-opts", request(server.url()), given)
+            assert "pa55" not in failure.detail
+
+
+async def test_all_hops_have_the_time_of_one() -> None:
+    async def handler(stream: Any, asked: Asked) -> None:
+        await trio.sleep(0.02)
+        await redirect("/again")(stream, asked)
+
+    async with talking(handler) as (http, server):
+        given = options(connect=20, first=30)
+        assert await http.case("http-stream-start-opts", request(server.url()), given) == "timeout"
+    assert len(server.asked) < 5
 
 
 REFUSED = [
@@ -126,3 +183,17 @@ async def test_options_say_what_a_redirect_is() -> None:
         stream = await http("http-stream-start-opts", asked, options(redirect="manual"))
         assert await http("[method]http-stream.status", stream) == 302
         stream.close()
+
+
+async def test_an_upload_that_becomes_a_get_announces_no_body() -> None:
+    async def handler(stream: Any, asked: Asked) -> None:
+        moved = answer(b"", "location: /b", status="303 See Other")
+        await (answer(b"x") if asked.target == "/b" else moved)(stream, asked)
+
+    async with talking(handler) as (http, server):
+        upload = await http("http-upload-start", request(server.url("/a"), "post"), options())
+        await http("[method]output-stream.write", upload.sink, b"abc")
+        stream = await http("[method]http-upload.finish", upload)
+        assert await http("[method]http-stream.read-chunk", stream) == b"x"
+    assert [asked.method for asked in server.asked] == ["POST", "GET"]
+    assert {"transfer-encoding", "content-length"}.isdisjoint(server.asked[1].headers)

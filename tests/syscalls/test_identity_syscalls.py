@@ -16,6 +16,7 @@ from astrid_host.errors import HostError
 from astrid_host.gates.identity import may_identify
 from astrid_host.stores import Database
 from astrid_host.stores.identities import IdentityStore
+from astrid_host.stores.secrets import SecretStore
 from astrid_host.syscalls.identity import Identity
 
 
@@ -202,3 +203,24 @@ def test_a_database_that_fails_is_a_typed_error(database: Database, identity: Id
         lambda: identity.list_links(ADMIN, "u"),
     ):
         assert refusal(use) == "store-unavailable"
+
+
+def test_targets_are_named_whole_so_that_secrets_in_them_are_found(identity: Identity) -> None:
+    secrets, secret = SecretStore(None), "s3cr3t-" * 5
+    secrets.hide(secret)
+    functions = identity.functions()
+    for before in (40, 60, 230, 250):
+        text = "x" * before + secret
+        for key, argument in (
+            ("identity-resolve", name(text, text)),
+            ("identity-link", link("u", text, text)),
+            ("identity-unlink", name(text, text)),
+            ("identity-create-user", new(text)),
+            ("identity-list-links", text),
+        ):
+            audited = functions[key].audited
+            assert audited is not None
+            assert "s3c" not in secrets.redacted(audited(argument)), (key, before)
+    audited = functions["identity-create-user"].audited
+    assert audited is not None
+    assert audited(new(None)) == ""

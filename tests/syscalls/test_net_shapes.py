@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from astrid_host.stores.secrets import SecretStore
 from astrid_host.syscalls import HostFunction
 from astrid_host.syscalls.io import Errors, Poll, Streams
 from astrid_host.syscalls.net import interfaces
@@ -54,6 +55,27 @@ def test_parameters_are_as_declared(interface: str) -> None:
 
 def test_each_function_of_net_names_its_target_for_the_audit() -> None:
     assert all(function.audited is not None for function in provided("astrid:net/host@1.0.0").values())
+
+
+HOSTS = {
+    "connect-tcp": (),
+    "bind-tcp": (),
+    "udp-bind": (),
+    "[method]udp-socket.send-to": (None, b""),
+    "[method]udp-socket.connect": (None,),
+}
+
+
+@pytest.mark.parametrize("name", [*HOSTS, "lookup-host"])
+def test_hosts_are_named_whole_and_as_they_are_so_that_secrets_in_them_are_found(name: str) -> None:
+    secrets, secret = SecretStore(None), "S3cr3t-" * 5
+    secrets.hide(secret)
+    audited = provided("astrid:net/host@1.0.0")[name].audited
+    assert audited is not None
+    for before in (0, 230, 250, 8_000, 8_180):
+        host = "x" * before + secret
+        target = audited(host) if name == "lookup-host" else audited(*HOSTS[name], host, 80)
+        assert "s3c" not in secrets.redacted(target).lower(), before
 
 
 def test_only_what_may_wait_does() -> None:

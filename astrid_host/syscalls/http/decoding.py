@@ -1,4 +1,5 @@
-"""Compressed bodies, taken apart a piece at a time: however much a few bytes unfold to, no more than a piece of it exists.
+"""Compressed bodies, taken apart some pieces at a time: however much a few bytes unfold to, no more than these exist. (Inside a
+decoder there is its window besides, of 16 MiB at most.)
 
 What is not compressed in a way that is known here is handed on as it is.
 """
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from astrid_host.errors import HostError
 
 PIECE_BYTES = 1 << 16
+SOME_BYTES = 1 << 18
 ACCEPTED = "gzip, deflate, br"
 GZIP_WINDOW = 16 + zlib.MAX_WBITS
 ZLIB_HEADER = 8  # the method in the low half of the first byte of a zlib stream
@@ -49,14 +51,19 @@ def decoder_for(encoding: str) -> Decoder | None:
     return None
 
 
-class Identity:
-    """Nothing to unfold."""
+def some_of(pieces: Iterator[bytes]) -> tuple[list[bytes], bool]:
+    """The next pieces of what `Decoder.decode` gives, about 256 KiB, and whether these were the last. On any thread.
 
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def finish(self) -> None:
-        pass
+    Raises:
+        HostError: as `Decoder.decode`.
+    """
+    some, size = [], 0
+    for piece in pieces:
+        some.append(piece)
+        size += len(piece)
+        if size >= SOME_BYTES:
+            return some, False
+    return some, True
 
 
 class Inflate:

@@ -8,7 +8,7 @@ would have been. (Astrid, http: redirects.)
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ import trio
 from astrid_host.errors import HostError
 from astrid_host.gates.verdicts import Denial
 from astrid_host.syscalls.addresses import AddressRefused, Airlock, NameUnresolved
-from astrid_host.syscalls.http.decoding import Decoder, Identity, decoder_for
+from astrid_host.syscalls.http.decoding import Decoder, decoder_for, some_of
 from astrid_host.syscalls.http.integrity import Integrity
 from astrid_host.syscalls.http.requests import Headers, Request, Terms
-from astrid_host.syscalls.http.urls import Url
+from astrid_host.syscalls.http.urls import Url, outline
 
 if TYPE_CHECKING:
     from astrid_host.syscalls.http.wire import Reply
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 REDIRECTS = (301, 302, 303, 307, 308)
 WIRE = "astrid_host.syscalls.http.wire"
 BODILESS = (204, 304)
+NEVER = float("inf")
+DECODING = 4  # bodies that are unfolded at once
 MAY_NOT_BE = ("capability-denied", "scheme-denied", "airlock-rejected", "invalid-request")
 
 Gate = Callable[[str], Denial | None]
@@ -46,6 +48,7 @@ class Client:
         self.airlock = airlock
         self._ready = False
         self._tls: ssl.SSLContext | None = None
+        self._decoding = trio.CapacityLimiter(DECODING)
 
     async def ready(self) -> None:
         """Import the client library, which takes 40 ms, beside the loop. Cancelled, it is waited for."""
@@ -61,6 +64,14 @@ class Client:
             self._tls = await trio.to_thread.run_sync(tls_context)
         return self._tls
 
+    async def unfold(self, pieces: Iterator[bytes]) -> tuple[list[bytes], bool]:
+        """`some_of` beside the loop, which a few bytes could hold up for long. Cancelled, it is waited for.
+
+        Raises:
+            HostError: `protocol`.
+        """
+        return await trio.to_thread.run_sync(some_of, pieces, limiter=self._decoding)
+
 
 class Fetch:
     """One request of a guest.
@@ -70,20 +81,25 @@ class Fetch:
         request: checked.
         terms: what it may do and cost.
         gate: whether a host may be asked.
+        capsule: whose request it is.
         body: gives what to send, for an upload.
 
     Raises:
         HostError: `invalid-request`, for an integrity that names no hash.
     """
 
-    def __init__(self, client: Client, request: Request, terms: Terms, gate: Gate, body: Body | None = None) -> None:
+    def __init__(
+        self, client: Client, request: Request, terms: Terms, gate: Gate, capsule: str, body: Body | None = None
+    ) -> None:
         self.terms = terms
         self.redirects = 0
         self.wire_bytes = 0
+        self._unfolded_bytes = 0
         self.begun = trio.current_time()
         self._client = client
         self._request = request
         self._gate = gate
+        self._capsule = capsule
         self._body = body
         self._integrity = None if terms.integrity is None else Integrity(terms.integrity)
         denial = gate(request.url.host)
@@ -91,20 +107,24 @@ class Fetch:
             raise HostError(denial.case, detail=denial.detail)
 
     async def open(self) -> Reply:
-        """Send it, follow its redirects, return when the headers are there.
+        """Send it, follow its redirects, return when the headers are there: all hops have the time of one, but for an upload.
 
         Raises:
             HostError: what the interface's `error-code` has.
 
         Cancelled, or left by an error, it leaves no connection behind.
         """
-        while True:
-            reply = await self._hop()
-            location = reply.header("location")
-            if reply.status not in REDIRECTS or location is None or self.terms.redirect == "manual":
-                return reply
-            await reply.aclose()
-            self._request = self._next(reply, location)
+        terms = self.terms
+        seconds = terms.connect_s + terms.headers_s if self._body is None else NEVER
+        with trio.move_on_after(seconds):
+            while True:
+                reply = await self._hop()
+                location = reply.header("location")
+                if reply.status not in REDIRECTS or location is None or terms.redirect == "manual":
+                    return reply
+                await reply.aclose()
+                self._request = self._next(reply, location)
+        raise HostError("timeout", detail=f"{self.redirects} redirects took more than {seconds:g} s")
 
     async def _hop(self) -> Reply:
         await self._client.ready()
@@ -119,7 +139,7 @@ class Fetch:
 
     async def _admit(self, url: Url) -> list[str]:
         try:
-            return await self._client.airlock.admit(url.host, url.port)
+            return await self._client.airlock.admit(url.host, url.port, self._capsule)
         except AddressRefused as refused:
             raise self._blocked(HostError("airlock-rejected", detail=str(refused))) from None
         except NameUnresolved as error:
@@ -131,14 +151,14 @@ class Fetch:
             raise self._not_followed("the guest asked for no redirects", location)
         if self.redirects >= terms.redirects:
             text = f"more than {terms.redirects} redirects"
-            raise HostError("too-many-redirects", detail=f"{text}, the last to {location[:200]!r}")
+            raise HostError("too-many-redirects", detail=f"{text}, the last to {outline(location)[:200]!r}")
         self.redirects += 1
         try:
             request = self._request.redirected(reply.status, location)
             if request is None:
                 raise self._not_followed("an upload cannot be sent again", location)
             if terms.https_only and request.url.scheme != "https":
-                raise HostError("scheme-denied", detail=f"a redirect to {request.url} is not https")
+                raise HostError("scheme-denied", detail=f"a redirect to {request.url.origin_text} is not https")
             denial = self._gate(request.url.host)
             if denial is not None:
                 raise HostError(denial.case, detail=denial.detail)
@@ -147,7 +167,7 @@ class Fetch:
         return request
 
     def _not_followed(self, why: str, location: str) -> HostError:
-        return HostError("redirect-blocked", detail=f"{why}: {location[:200]!r}")
+        return HostError("redirect-blocked", detail=f"{why}: {outline(location)[:200]!r}")
 
     def _blocked(self, error: HostError) -> HostError:
         if self.redirects and self.terms.version != "1.0" and error.case in MAY_NOT_BE:
@@ -174,24 +194,34 @@ class Fetch:
         Raises:
             HostError: `body-too-large`, `decompression-bomb`, `integrity-mismatch`, `connection-error`, `timeout`, `protocol`.
         """
-        terms, decoder = self.terms, self._decoder(reply) or Identity()
+        terms, decoder = self.terms, self._decoder(reply)
         self._refuse_long(reply)
-        unfolded = 0
         async with aclosing(reply.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 self.wire_bytes += len(chunk)
                 if terms.received is not None and self.wire_bytes > terms.received:
                     raise _too_large(f"more than {terms.received} bytes came")
-                for piece in decoder.decode(chunk):
-                    unfolded += len(piece)
-                    if terms.unfolded is not None and unfolded > terms.unfolded:
-                        raise HostError(terms.bomb, detail=f"the body unfolds to more than {terms.unfolded} bytes")
-                    if self._integrity is not None:
-                        self._integrity.update(piece)
-                    await take(piece)
-        decoder.finish()
+                if decoder is None:
+                    await self._hand_on(chunk, take)
+                    continue
+                folded, over = decoder.decode(chunk), False
+                while not over:
+                    pieces, over = await self._client.unfold(folded)
+                    for piece in pieces:
+                        await self._hand_on(piece, take)
+        if decoder is not None:
+            decoder.finish()
         if self._integrity is not None:
             self._integrity.finish()
+
+    async def _hand_on(self, piece: bytes, take: Callable[[bytes], Awaitable[None]]) -> None:
+        self._unfolded_bytes += len(piece)
+        most = self.terms.unfolded
+        if most is not None and self._unfolded_bytes > most:
+            raise HostError(self.terms.bomb, detail=f"the body unfolds to more than {most} bytes")
+        if self._integrity is not None:
+            self._integrity.update(piece)
+        await take(piece)
 
     def _refuse_long(self, reply: Reply) -> None:
         length, most = reply.header("content-length"), self.terms.received

@@ -137,7 +137,7 @@ class Http:
     def _fetch(self, call: Call, data: RequestData, terms: Terms, upload: Pipe | None = None) -> Fetch:
         request = read_request(data, terms, uploads=upload is not None)
         gate = partial(may_fetch, call.capsule.manifest)
-        return Fetch(self._client, request, terms, gate, None if upload is None else upload.pieces)
+        return Fetch(self._client, request, terms, gate, call.capsule.id, None if upload is None else upload.pieces)
 
     def _count(self, instance: object) -> None:
         with self._lock:
@@ -257,7 +257,7 @@ class Http11(_Streams):
 
     @syscall("http-request-opts", audited=_target)
     async def http_request_opts(self, call: Call, request: RequestData, options: Any) -> Response:
-        """The same with options; 10 min, 10 MiB and 10 redirects are the most that they can ask for.
+        """The same with options; 10 min (5 min for one wait), 10 MiB and 10 redirects are the most that they can ask for.
 
         Raises:
             HostError: also `decompression-bomb`, `integrity-mismatch`.

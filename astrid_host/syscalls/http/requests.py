@@ -20,6 +20,7 @@ BODY_BYTES = 10 << 20
 HEADERS, HEADER_BYTES = 256, 64 << 10
 REDIRECTS = 10
 WHOLE_S, LONGEST_S = 30.0, 600.0
+LONGEST_WAIT_S = 300.0  # for one thing that options may ask for
 CONNECT_S, HEADERS_S, BETWEEN_S = 30.0, 120.0, 120.0
 GET = "GET"
 
@@ -29,20 +30,38 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HOSTS_OWN = frozenset(
     ("connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
-_SECRET = frozenset(
+_OF_A_BODY = frozenset(
     (
-        "authorization",
-        "cookie",
-        "cookie2",
-        "proxy-authorization",
-        "x-api-key",
-        "api-key",
-        "x-goog-api-key",
-        "x-auth-token",
+        "content-encoding",
+        "content-language",
+        "content-length",
+        "content-location",
+        "content-type",
+        "digest",
+        "transfer-encoding",
     )
 )
-_OF_A_BODY = frozenset(
-    ("content-encoding", "content-language", "content-length", "content-location", "content-type", "digest")
+# What another origin is told as well. Which other headers are secret, nobody can know.
+_HARMLESS = frozenset(
+    (
+        "accept",
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "cache-control",
+        "content-encoding",
+        "content-language",
+        "content-length",
+        "content-type",
+        "if-match",
+        "if-modified-since",
+        "if-none-match",
+        "if-range",
+        "if-unmodified-since",
+        "pragma",
+        "range",
+        "user-agent",
+    )
 )
 
 Headers = list[tuple[str, str]]
@@ -124,7 +143,7 @@ def terms_of(options: Any, defaults: Terms) -> Terms:
 
 
 def _seconds(milliseconds: int | None, default: float) -> float:
-    return default if milliseconds is None else milliseconds / 1000
+    return default if milliseconds is None else min(milliseconds / 1000, LONGEST_WAIT_S)
 
 
 def _lower(asked: int | None, most: int | None) -> int | None:
@@ -145,16 +164,15 @@ class Request(NamedTuple):
     def redirected(self, status: int, location: str) -> Request | None:
         """The request that follows a redirect; None when the body would have to be sent again and is gone.
 
-        301, 302 and 303 make a GET of it (a HEAD stays one), without a body. What is secret stays with its origin.
+        301, 302 and 303 make a GET of it (a HEAD stays one), without a body. Another origin gets the headers only that are known
+        to be harmless. Whom to log in as is not for a server to say: what stands before an `@` in its URL means nothing.
         (Astrid, http: redirects.)
 
         Raises:
-            HostError: as `read_url`.
+            HostError: as `read_url`; `scheme-denied` when a body that went over https would go over http.
         """
         url = read_url(join(self.url, location))
         dropped: frozenset[str] = frozenset(("host",))
-        if url.origin != self.url.origin:
-            dropped |= _SECRET
         method, body = self.method, self.body
         if status in (301, 302, 303):
             if method not in (GET, "HEAD"):
@@ -162,10 +180,14 @@ class Request(NamedTuple):
             body, dropped = None, dropped | _OF_A_BODY
         elif self.uploads:
             return None
-        headers = [("host", url.authority), *(pair for pair in self.headers if pair[0] not in dropped)]
-        if url.authorization is not None and all(name != "authorization" for name, _ in headers):
-            headers.append(("authorization", url.authorization))
-        return Request(method, url, headers, body)
+        elif body and self.url.scheme == "https" and url.scheme != "https":
+            raise HostError(
+                "scheme-denied", detail=f"a body is not sent again to {url.origin_text}, which is not https"
+            )
+        kept = [pair for pair in self.headers if pair[0] not in dropped]
+        if url.origin != self.url.origin:
+            kept = [pair for pair in kept if pair[0] in _HARMLESS]
+        return Request(method, url, [("host", url.authority), *kept], body)
 
 
 def read_request(data: RequestData, terms: Terms, uploads: bool = False) -> Request:
@@ -215,12 +237,18 @@ def _read_headers(pairs: Sequence[Pair], url: Url) -> tuple[Headers, str | None]
     """The headers to send, `host` first, and the `content-length` that was given."""
     found: Headers = [("host", url.authority)]
     length = None
-    size = 0
+    size = sum(len(pair.key) + len(pair.value.encode()) for pair in pairs)
+    if len(pairs) > HEADERS or size > HEADER_BYTES:
+        raise HostError(
+            "invalid-request",
+            detail=f"{len(pairs)} headers of {size} bytes; {HEADERS} of {HEADER_BYTES} are allowed",
+        )
     for pair in pairs:
         name, value = pair.key.lower(), pair.value.strip(" \t")
-        size += len(name) + len(value.encode())
         if not _TOKEN.fullmatch(name) or _UNPRINTABLE.search(value):
-            raise HostError("invalid-request", detail=f"{pair.key[:64]!r} is not a header, or its value is none")
+            raise HostError(
+                "invalid-request", detail=f"{pair.key.partition(':')[0][:64]!r} is not a header, or its value is none"
+            )
         if name == "host" and value.lower() != url.authority:
             raise HostError(
                 "invalid-request", detail=f"the header Host is {value[:64]!r}, the URL's is {url.authority!r}"
@@ -231,9 +259,4 @@ def _read_headers(pairs: Sequence[Pair], url: Url) -> tuple[Headers, str | None]
             length = value
         elif name != "host" and name not in _HOSTS_OWN:
             found.append((name, value))
-    if len(pairs) > HEADERS or size > HEADER_BYTES:
-        raise HostError(
-            "invalid-request",
-            detail=f"{len(pairs)} headers of {size} bytes; {HEADERS} of {HEADER_BYTES} are allowed",
-        )
     return found, length

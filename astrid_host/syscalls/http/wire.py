@@ -24,6 +24,11 @@ from astrid_host.syscalls.http.urls import Url
 
 ADDRESSES = 8  # of one name that are tried
 ATTEMPT_S = 5.0  # for each but the last
+HEAD_BYTES = (
+    1 << 12
+)  # read at once before a body begins: a server may send interim responses without end, of 16 bytes each
+BODY_BYTES = 1 << 16  # read at once of a body
+HEADERS = 1000  # of a response: each becomes two strings of the guest
 SWITCHING = 101
 
 
@@ -55,15 +60,16 @@ class Line(httpcore2.AsyncNetworkStream):
         self._stream = stream
         self._between_s = between_s
         self.read_s = float("inf")  # until the headers are there: they have a bound of their own
+        self.most = HEAD_BYTES
         self.hung_up = False
 
     def body_begins(self) -> None:
-        self.read_s = self._between_s
+        self.read_s, self.most = self._between_s, BODY_BYTES
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         with within(self.read_s, "waiting for the next bytes"):
             try:
-                data = bytes(await self._stream.receive_some(max_bytes))
+                data = bytes(await self._stream.receive_some(min(max_bytes, self.most)))
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 raise HostError("connection-error", detail=_cause(error)) from None
             self.hung_up = not data
@@ -142,6 +148,8 @@ async def send(
                 response = await _connection(request.url, line).handle_async_request(_raw(request, content))
         if response.status == SWITCHING:
             raise HostError("protocol", "the server switches to another protocol")
+        if len(response.headers) > HEADERS:
+            raise HostError("protocol", f"the response has more than {HEADERS} headers")
         return Reply(request.url, response, line)
     except BaseException:
         await line.aclose()

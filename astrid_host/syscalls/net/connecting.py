@@ -23,14 +23,14 @@ CONNECT_S = 10.0
 LOOKUP_S = 10.0
 
 
-async def admitted(airlock: Airlock, host: str, port: int) -> list[str]:
+async def admitted(airlock: Airlock, host: str, port: int, capsule: str) -> list[str]:
     """The numeric addresses of a host that may be connected to.
 
     Raises:
         HostError: `airlock-rejected`, `name-unresolvable`.
     """
     try:
-        return await airlock.admit(host, port)
+        return await airlock.admit(host, port, capsule)
     except AddressRefused as error:
         raise HostError("airlock-rejected", detail=str(error)) from error
     except NameUnresolved as error:
@@ -48,7 +48,7 @@ def check_connect(manifest: Manifest, host: str, port: int) -> None:
         raise denied(denial)
 
 
-async def connect(airlock: Airlock, host: str, port: int) -> socket.socket:
+async def connect(airlock: Airlock, host: str, port: int, capsule: str) -> socket.socket:
     """A connection to the first address of a host that takes it, within 10 s with the lookup. (Astrid, net: connect-tcp.)
 
     Raises:
@@ -58,7 +58,7 @@ async def connect(airlock: Airlock, host: str, port: int) -> socket.socket:
     Cancelled, it leaves no socket behind.
     """
     with trio.move_on_after(CONNECT_S):
-        addresses = await admitted(airlock, host, port)
+        addresses = await admitted(airlock, host, port, capsule)
         begun = trio.current_time()
         failure = HostError("timeout", detail=f"{host!r} did not answer")
         for tried, address in enumerate(addresses):
@@ -89,7 +89,7 @@ async def _connected(address: str, port: int) -> socket.socket:
     return sock
 
 
-async def look_up(manifest: Manifest, airlock: Airlock, host: str) -> list[str]:
+async def look_up(manifest: Manifest, airlock: Airlock, host: str, capsule: str) -> list[str]:
     """The addresses of a host that some row of `net_connect` names, if they may be connected to at one of its ports.
 
     Raises:
@@ -106,7 +106,7 @@ async def look_up(manifest: Manifest, airlock: Airlock, host: str) -> list[str]:
     with trio.move_on_after(LOOKUP_S):
         for port in ports:
             try:
-                return await admitted(airlock, host, port)
+                return await admitted(airlock, host, port, capsule)
             except HostError as error:  # the operator may have allowed another port
                 refusal = error
                 if error.case != "airlock-rejected":

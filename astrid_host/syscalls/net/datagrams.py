@@ -14,7 +14,7 @@ import msgspec
 
 from astrid_host.errors import HostError
 from astrid_host.gates.net import may_bind
-from astrid_host.syscalls.addresses import Airlock, plain_host, shown
+from astrid_host.syscalls.addresses import Airlock, asked_for, plain_host, shown
 from astrid_host.syscalls.interface import Interface, syscall
 from astrid_host.syscalls.io import Background, Readiness
 from astrid_host.syscalls.net.connecting import admitted, check_connect, loopback
@@ -61,7 +61,7 @@ class UdpSocket(Endpoint):
         self.peer: Address | None = None
         self.read_timeout: int | None = None
 
-    async def resolve(self, airlock: Airlock, host: str, port: int) -> Address:
+    async def resolve(self, airlock: Airlock, host: str, port: int, capsule: str) -> Address:
         """Where datagrams to a peer go; it is known from now on.
 
         Raises:
@@ -71,7 +71,7 @@ class UdpSocket(Endpoint):
         key = plain_host(host), port
         known = self._known.get(key)
         if known is None:
-            addresses = await admitted(airlock, host, port)
+            addresses = await admitted(airlock, host, port, capsule)
             of_kind = [a for a in addresses if (":" in a) == (self.sock.family == socket.AF_INET6)]
             if not of_kind:
                 raise HostError(
@@ -116,7 +116,7 @@ class Datagrams(Interface):
         self._background = background
         self._airlock = airlock
 
-    @syscall("udp-bind", audited=lambda host, port: f"udp:{shown(host[:255], port)}")
+    @syscall("udp-bind", audited=lambda host, port: f"udp:{asked_for(host, port)}")
     async def udp_bind(self, call: Call, host: str, port: int) -> UdpSocket:
         """Open a socket on a loopback address, or, with port 0, on `0.0.0.0` or `::`.
 
@@ -147,7 +147,7 @@ class Datagrams(Interface):
             raise socket_error(error) from error
         return UdpSocket(sock, self._background)
 
-    @syscall("[method]udp-socket.send-to", audited=lambda _, __, host, port: f"udp:{shown(host[:255], port)}")
+    @syscall("[method]udp-socket.send-to", audited=lambda _, __, host, port: f"udp:{asked_for(host, port)}")
     async def send_to(self, call: Call, udp: UdpSocket, data: bytes, peer_host: str, peer_port: int) -> int:
         """Send one datagram.
 
@@ -157,7 +157,7 @@ class Datagrams(Interface):
         """
         udp.check_open()
         check_connect(call.capsule.manifest, peer_host, peer_port)
-        address = await udp.resolve(self._airlock, peer_host, peer_port)
+        address = await udp.resolve(self._airlock, peer_host, peer_port, call.capsule.id)
         return await self._send(udp, data, address)
 
     @syscall("[method]udp-socket.recv-from", audited=lambda udp, *_: udp.target)
@@ -167,7 +167,7 @@ class Datagrams(Interface):
         found = await self._receive(udp, max_bytes)
         return None if found is None else Datagram(found[0], *found[1])
 
-    @syscall("[method]udp-socket.connect", audited=lambda _, host, port: f"udp:{shown(host[:255], port)}")
+    @syscall("[method]udp-socket.connect", audited=lambda _, host, port: f"udp:{asked_for(host, port)}")
     async def connect(self, call: Call, udp: UdpSocket, peer_host: str, peer_port: int) -> None:
         """Talk to one peer only: what others send is not received.
 
@@ -176,7 +176,7 @@ class Datagrams(Interface):
         """
         udp.check_open()
         check_connect(call.capsule.manifest, peer_host, peer_port)
-        udp.peer = await udp.resolve(self._airlock, peer_host, peer_port)
+        udp.peer = await udp.resolve(self._airlock, peer_host, peer_port, call.capsule.id)
 
     @syscall("[method]udp-socket.disconnect", audited=lambda udp: udp.target)
     def disconnect(self, _call: Call, udp: UdpSocket) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from astrid_host.errors import HostError
 from astrid_host.gates.net import may_bind, may_bind_unix
-from astrid_host.syscalls.addresses import Airlock, shown
+from astrid_host.syscalls.addresses import Airlock, asked_for, shown
 from astrid_host.syscalls.interface import Interface, syscall
 from astrid_host.syscalls.io import Background, Readiness, patience
 from astrid_host.syscalls.net.connecting import check_connect, connect, look_up, loopback
@@ -44,7 +44,7 @@ class Net(Interface):
         self._airlock = airlock
         self._doorway = doorway
 
-    @syscall("connect-tcp", audited=lambda host, port: f"tcp:{shown(host[:255], port)}")
+    @syscall("connect-tcp", audited=lambda host, port: f"tcp:{asked_for(host, port)}")
     async def connect_tcp(self, call: Call, host: str, port: int) -> Connection:
         """Connect, within 10 s.
 
@@ -57,10 +57,10 @@ class Net(Interface):
         """
         check_connect(call.capsule.manifest, host, port)
         _check_streams(call)
-        sock = await connect(self._airlock, host, port)
-        return Connection(sock, shown(host[:255], port), self._background)
+        sock = await connect(self._airlock, host, port, call.capsule.id)
+        return Connection(sock, asked_for(host, port), self._background)
 
-    @syscall("lookup-host", audited=lambda host: host[:255])
+    @syscall("lookup-host", audited=str)
     async def lookup_host(self, call: Call, host: str) -> list[str]:
         """The addresses of a name that a row of `net_connect` has, within 10 s.
 
@@ -68,9 +68,9 @@ class Net(Interface):
             HostError: `address-not-available`, `capability-denied`, `name-unresolvable`; `airlock-rejected` when they are
                 not public, and the operator allows none of its rows.
         """
-        return await look_up(call.capsule.manifest, self._airlock, host)
+        return await look_up(call.capsule.manifest, self._airlock, host, call.capsule.id)
 
-    @syscall("bind-tcp", audited=lambda host, port: f"tcp:{shown(host[:255], port)}")
+    @syscall("bind-tcp", audited=lambda host, port: f"tcp:{asked_for(host, port)}")
     async def bind_tcp(self, call: Call, host: str, port: int) -> TcpListener:
         """Listen on a loopback address; port 0 for a free one.
 

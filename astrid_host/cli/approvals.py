@@ -78,7 +78,10 @@ def allow(
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
-    """Allow a capsule something for good, as it is built now, for one principal in one workspace."""
+    """Allow a capsule something for good, as it is built now.
+
+    It is allowed for one principal in one workspace.
+    """
     from astrid_host.gates.allowances import Allowance
 
     check_name(principal)
@@ -102,9 +105,19 @@ def revoke(
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
-    """Revoke what was allowed; exit 1 when one of the numbers is none, the others are revoked all the same."""
+    """Revoke what was allowed.
+
+    Exits with 1 when one of the numbers is none; the others are revoked all the same.
+    """
     with told(debug), _opened(state_dir) as store:
-        unknown = [number for number in numbers if not -(1 << 63) <= number < 1 << 63 or not store.revoke(number)]
+        rows = {row.id: row for row in store.all()}
+        unknown = []
+        for number in dict.fromkeys(numbers):
+            if number in rows and store.revoke(number):
+                row = rows[number]
+                sys.stdout.write(f"{number}: {row.capsule} may no longer {_allowance(row)}\n")
+            else:
+                unknown.append(number)
     if unknown:
         names = ", ".join(map(str, unknown))
         fail(f"nothing was allowed under {names}: `astrid-host approvals list` shows the numbers", SAID_NO)

@@ -39,7 +39,10 @@ def audit(
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
-    """Show what capsules did, oldest first, or verify that nothing of it was changed."""
+    """Show what capsules did, or verify that nothing was changed.
+
+    Rows are shown oldest first.
+    """
     begin = None if since is None else _moment(since)
     head = None if expect is None else _head(expect)
     if head is not None and not verify:
@@ -60,7 +63,11 @@ def audit(
                 code = _verify(store, head, as_json)
             else:
                 rows = store.rows(principal=principal, capsule=capsule, since=begin, limit=limit or None)
-                (_print_json if as_json else _print)(rows)
+                if as_json:
+                    _print_json(rows)
+                elif not _print(rows):
+                    chosen = (principal, capsule, since) != (None, None, None)
+                    sys.stderr.write(f"astrid-host: there are no rows{' of what was asked for' if chosen else ''}\n")
                 code = 0
     raise typer.Exit(code)
 
@@ -91,14 +98,17 @@ def _print_verification(found: Verification) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
 
 
-def _print(rows: Iterable[AuditRow]) -> None:
-    """A line each, as they are read: there may be millions. Control characters are shown, not obeyed."""
+def _print(rows: Iterable[AuditRow]) -> int:
+    """A line each, as they are read: there may be millions. Control characters are shown, not obeyed. Returns how many."""
     from astrid_host.cli.tables import printable
 
+    count = 0
     for row in rows:
+        count += 1
         moment = datetime.datetime.fromtimestamp(row.time).isoformat(" ", "milliseconds")
         texts = (row.principal, row.capsule, row.function, row.verdict, row.target)
         sys.stdout.write(_COLUMNS.format(moment, *(printable(text).replace("\n", "\\n") for text in texts)))
+    return count
 
 
 def _print_json(rows: Iterable[AuditRow]) -> None:

@@ -21,7 +21,10 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects instead of lines.")] = False,
     debug: options.Debug = False,
 ) -> None:
-    """Say everything that is wrong with a capsule, each with file, line and what to write; exit 1 for an error."""
+    """Say everything that is wrong with a capsule before it runs.
+
+    Each problem has file, line and what to write; exits with 1 when one of them is an error.
+    """
     with told(debug):
         from astrid_host.capsules import find_folders
         from astrid_host.cli import logs
@@ -41,8 +44,13 @@ def check(
                 sys.stdout.write(f"{problem}\n")
             errors = sum(problem.severity == "error" for problem in problems)
             names = ", ".join(folder.name or str(folder.resolve()) for folder in folders)
-            sys.stdout.write(f"{names}: {errors} errors, {len(problems) - errors} warnings\n")
+            warnings = len(problems) - errors
+            sys.stdout.write(f"{names}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}\n")
     raise typer.Exit(SAID_NO if any(problem.severity == "error" for problem in problems) else 0)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _check(folder: Path) -> list[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 import typer
 
 from astrid_host.cli import options
-from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, told
+from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
 from astrid_host.cli.state import state_folder
 from astrid_host.cli.tables import print_table, printable
 
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Show and set what capsules are configured with.", no_args_is_help=True, rich_markup_mode=None)
 
 _NAME = re.compile(r"([a-z0-9-]+)\.(\S+)")
-_PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{0,64}")
 _INTEGER = re.compile(r"[+-]?\d+")
 HIDDEN = "(secret)"
 
 Name: TypeAlias = Annotated[
     str, typer.Argument(metavar="CAPSULE.KEY", help="A capsule's name, and a key of its [env].")
+]
+Value: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="VALUE",
+        help="What to set, after -- when it begins with a dash; a secret is asked for, or read from stdin.",
+    ),
 ]
 ForPrincipal: TypeAlias = Annotated[
     str, typer.Option("--principal", metavar="NAME", help="Only for this principal; by default for everybody.")
@@ -49,10 +56,11 @@ class Row(NamedTuple):
     origin: str
 
 
-@app.command("set")
+@app.command("set", context_settings={"allow_extra_args": True})
 def set_value(
+    context: typer.Context,
     name: Name,
-    value: Annotated[str | None, typer.Argument(help="What to set; a secret is asked for, or read from stdin.")] = None,
+    value: Value = None,
     principal: ForPrincipal = "",
     capsules: options.CapsulePlaces = None,
     no_bundled: options.NoBundled = False,
@@ -61,7 +69,8 @@ def set_value(
 ) -> None:
     """Set a value for a capsule."""
     capsule, key = _split(name)
-    _check(principal)
+    whose = _whose(principal)
+    _check_one(name, [value or "", *context.args])
     with _opened(capsules, no_bundled, state_dir, debug) as (stores, manifests):
         manifest = _manifest(manifests, capsule)
         row = manifest.env.get(key)
@@ -70,7 +79,7 @@ def set_value(
                 fail(f"{name} is a secret: leave VALUE out, and type it when asked, or send it to stdin", USAGE)
             place = stores.secrets.set(principal, capsule, key, _ask(_prompt(name, row.request)))
             where = "this user's keyring" if place == "keyring" else "a file that only this user can read"
-            sys.stdout.write(f"{name} is set; it is kept in {where}\n")
+            sys.stdout.write(f"{name} is set for {whose}; it is kept in {where}\n")
             return
         if value is None:
             fail(f"{name} is no secret: give its VALUE", USAGE)
@@ -84,6 +93,7 @@ def set_value(
         if row is not None and (fault := _fault(row.type, row.enum_values, value)) is not None:
             fail(f"{name} is {printable(fault)}; given {value!r}", USAGE)
         stores.settings.set(principal, capsule, key, value)
+        sys.stdout.write(f"{name} is set for {whose}\n")
 
 
 @app.command("get")
@@ -95,8 +105,12 @@ def get_value(
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
-    """Print what a capsule gets for a key; exit 1 when that is nothing. A secret is not printed."""
+    """Print what a capsule gets for a key. A secret is not printed.
+
+    Exits with 1 when nothing is set.
+    """
     capsule, key = _split(name)
+    _whose(principal)
     with _opened(capsules, no_bundled, state_dir, debug) as (stores, manifests):
         rows = [row for row in _rows(stores, [_manifest(manifests, capsule)]) if row.key == key]
         own = [row for row in rows if row.principal == principal] or [row for row in rows if not row.principal]
@@ -132,12 +146,17 @@ def unset_value(
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
-    """Take back what was set; exit 1 when nothing was."""
+    """Take back what was set.
+
+    Exits with 1 when nothing was.
+    """
     capsule, key = _split(name)
+    whose = _whose(principal)
     with _opened(None, True, state_dir, debug) as (stores, _):
         plain = stores.settings.unset(principal, capsule, key)
         if not stores.secrets.unset(principal, capsule, key) and not plain:
-            fail(f"{name} was not set", SAID_NO)
+            fail(f"{name} was not set for {whose}", SAID_NO)
+        sys.stdout.write(f"{name} is no longer set for {whose}\n")
 
 
 @contextmanager
@@ -174,7 +193,7 @@ def _manifest(manifests: dict[str, Manifest], capsule: str) -> Manifest:
         fail(
             f"there is no capsule named {capsule!r} here, but {', '.join(manifests) or 'none at all'}: "
             "name its folder with --capsules",
-            SAID_NO,
+            USAGE,
         )
     return found
 
@@ -190,9 +209,19 @@ def _split(name: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _check(principal: str) -> None:
-    if not _PRINCIPAL.fullmatch(principal):
-        fail(f"{principal!r} is no principal: 1 to 64 letters, digits, '-' or '_'", USAGE)
+def _whose(principal: str) -> str:
+    """For whom a value is, in words; leaves when that is no principal."""
+    if not principal:
+        return "everybody"
+    check_name(principal)
+    return f"the principal {principal}"
+
+
+def _check_one(name: str, values: list[str]) -> None:
+    """Leave when the shell made several values of one."""
+    if len(values) > 1:
+        whole = shlex.quote(" ".join(values))
+        fail(f"{len(values)} values are given for {name}, which has one: put it in quotes, such as {whole}", USAGE)
 
 
 def _prompt(name: str, request: str | None) -> str:

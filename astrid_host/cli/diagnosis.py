@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -139,12 +141,12 @@ def state_folder(folder: Path) -> Check:
     """Databases and homes are kept there."""
     from astrid_host.stores.database import FILE, Database
 
-    if not folder.exists():
-        ancestor = next(parent for parent in folder.absolute().parents if parent.exists())
-        if os.access(ancestor, os.W_OK | os.X_OK):
+    try:
+        if _made_for_trial(folder):
             return Check("state folder", "ok", f"{folder} is made by the first host that runs")
-        mend = "give another with --state-dir"
-        return Check("state folder", "wrong", f"{folder} cannot be made: {ancestor} cannot be written", mend)
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return Check("state folder", "wrong", f"{folder} cannot be made: {why}", "give another with --state-dir")
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -156,6 +158,33 @@ def state_folder(folder: Path) -> Check:
     except AstridError as error:
         return Check("state folder", "wrong", str(error), "do as it says, or give another folder with --state-dir")
     return Check("state folder", "ok", str(folder))
+
+
+def _made_for_trial(folder: Path) -> bool:
+    """Make a folder that is not there as a host does, write into it, and remove all of it again; False when it is there.
+
+    Whether that works, no question to the kernel about rights tells: not for root, files in the way, or /proc.
+
+    Raises:
+        OSError: it cannot be made or written.
+    """
+    absolute = folder.absolute()
+    if absolute.is_dir():
+        return False
+    made: list[Path] = []
+    try:
+        for place in (*reversed(absolute.parents), absolute):
+            if not place.is_dir():
+                if os.path.lexists(place):
+                    raise NotADirectoryError(errno.ENOTDIR, "it is no folder", str(place))
+                place.mkdir(mode=0o700)
+                made.append(place)
+        with tempfile.TemporaryFile(dir=absolute):
+            return True
+    finally:
+        for place in reversed(made):
+            with contextlib.suppress(OSError):  # a host that began meanwhile keeps its state there
+                place.rmdir()
 
 
 # The kernel.
@@ -223,7 +252,7 @@ def sandbox() -> Check:
     from astrid_host.syscalls.process import sandbox_state
 
     state = sandbox_state()
-    if state.works:
+    if state.works and not state.shares_network:
         return Check("sandbox", "ok", state.detail)
     found, _, mend = state.detail.partition(": ")
     return Check("sandbox", "note", found, mend or "run on Linux with bubblewrap")

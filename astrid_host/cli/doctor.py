@@ -18,7 +18,10 @@ def doctor(
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
-    """Look at engine, folders, kernel, sandbox, toolchains and keyring; exit 1 when a host cannot run here."""
+    """Say whether a host can run here, and what to do.
+
+    Looks at engine, folders, kernel, sandbox, toolchains and keyring; exits with 1 when a host cannot run.
+    """
     with told(debug):
         from astrid_host.cli import logs
         from astrid_host.cli.diagnosis import diagnose

@@ -102,7 +102,9 @@ def test_what_is_allowed_twice_is_one(approvals: Approvals) -> None:
 def test_what_is_revoked_is_gone(approvals: Approvals) -> None:
     for action in ("a", "b", "c"):
         approvals.allow("shell", action)
-    assert approvals("revoke", "1", "3").exit_code == 0
+    done = approvals("revoke", "1", "3", "1")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == "1: shell may no longer a *\n3: shell may no longer c *\n"
     assert [row["id"] for row in approvals.rows()] == [2]
 
 

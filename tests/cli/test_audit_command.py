@@ -91,6 +91,16 @@ def test_rows_are_chosen(audit: Callable[..., Result]) -> None:
         assert targets(audit("--json", *options)) == found, options
 
 
+def test_people_are_told_when_there_are_no_rows(audit: Callable[..., Result], tmp_path: Path) -> None:
+    none = audit("--capsule", "nope")
+    assert (none.stdout, none.exit_code) == ("", 0)
+    assert none.stderr == "astrid-host: there are no rows of what was asked for\n"
+    as_json = audit("--capsule", "nope", "--json")
+    assert (as_json.stdout, as_json.stderr, as_json.exit_code) == ("[]\n", "", 0)
+    Database.open(tmp_path / "new").close()
+    assert audit("--state-dir", str(tmp_path / "new")).stderr == "astrid-host: there are no rows\n"
+
+
 def test_a_whole_chain_is_said_to_be_whole_and_names_its_last_row(astrid: Astrid, state: Path) -> None:
     done = astrid("audit", "--verify", "--state-dir", state)
     assert (done.stderr, done.returncode) == ("", 0)

@@ -96,17 +96,19 @@ def listed(config: Command) -> list[tuple[Any, ...]]:
 
 def test_what_is_set_is_got_until_it_is_unset(astrid_config: Command) -> None:
     done = astrid_config("set", "model-client.base_url", "http://here")
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    assert (done.stdout, done.stderr, done.returncode) == ("model-client.base_url is set for everybody\n", "", 0)
     assert astrid_config("get", "model-client.base_url").stdout == "http://here\n"
-    assert astrid_config("unset", "model-client.base_url").returncode == 0
+    done = astrid_config("unset", "model-client.base_url")
+    assert (done.stdout, done.returncode) == ("model-client.base_url is no longer set for everybody\n", 0)
     assert astrid_config("get", "model-client.base_url").stdout == "https://default\n"
     done = astrid_config("unset", "model-client.base_url")
-    assert (done.stderr, done.returncode) == ("astrid-host: model-client.base_url was not set\n", 1)
+    assert (done.stderr, done.returncode) == ("astrid-host: model-client.base_url was not set for everybody\n", 1)
 
 
 def test_a_value_may_be_for_one_principal(config: Command) -> None:
     config("set", "model-client.base_url", "of all")
-    config("set", "model-client.base_url", "of alice", "--principal", "alice")
+    done = config("set", "model-client.base_url", "of alice", "--principal", "alice")
+    assert done.stdout == "model-client.base_url is set for the principal alice\n"
     got = {who: config("get", "model-client.base_url", "--principal", who).stdout for who in ("alice", "bob", "")}
     assert got == {"alice": "of alice\n", "bob": "of all\n", "": "of all\n"}
 
@@ -139,7 +141,9 @@ def test_a_key_that_is_not_declared_is_set_with_a_warning(config: Command) -> No
 def test_a_secret_from_stdin_is_kept_where_only_this_user_reads(astrid_config: Command, tmp_path: Path) -> None:
     done = astrid_config("set", "model-client.api_key", stdin="s3cret-value\n")
     assert (done.stderr, done.returncode) == ("", 0)
-    assert done.stdout == "model-client.api_key is set; it is kept in a file that only this user can read\n"
+    assert (
+        done.stdout == "model-client.api_key is set for everybody; it is kept in a file that only this user can read\n"
+    )
     assert astrid_config("get", "model-client.api_key").stdout == "(secret)\n"
     state = tmp_path / "state"
     assert stat.S_IMODE((state / "secrets.json").stat().st_mode) == 0o600
@@ -198,8 +202,17 @@ def read_until(terminal: int, end: bytes) -> bytes:
         (["set", "model-client", "x"], 2, "names no value: expected CAPSULE.KEY"),
         (["get", "model-client.model"], 1, "model-client.model is not set"),
         (["get", "model-client.api_key"], 1, "model-client.api_key is not set"),
-        (["set", "modl-client.base_url", "x"], 1, "there is no capsule named 'modl-client' here, but"),
-        (["list", "modl-client"], 1, "there is no capsule named 'modl-client' here, but"),
+        (
+            ["set", "model-client.base_url", "a", "b c"],
+            2,
+            "2 values are given for model-client.base_url, which has one",
+        ),
+        (["set", "model-client.base_url", "a", "b c"], 2, "put it in quotes, such as 'a b c'"),
+        (["get", "model-client.base_url", "--principal", "a/b"], 2, "'a/b' is no principal"),
+        (["unset", "model-client.base_url", "--principal", "a/b"], 2, "'a/b' is no principal"),
+        (["set", "modl-client.base_url", "x"], 2, "there is no capsule named 'modl-client' here, but"),
+        (["get", "modl-client.base_url"], 2, "there is no capsule named 'modl-client' here, but"),
+        (["list", "modl-client"], 2, "there is no capsule named 'modl-client' here, but"),
     ],
 )
 def test_what_cannot_be_done_is_told(config: Command, arguments: list[str], code: int, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -89,11 +90,33 @@ def test_a_cache_folder_of_somebody_elses_costs_compilations_only(
     assert "chmod 700" in check.mend
 
 
-def test_a_state_folder_that_cannot_be_made_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    check = diagnosis.state_folder(tmp_path / "closed" / "state")
-    assert check.state == "wrong"
-    assert check.found.endswith(f"cannot be made: {tmp_path} cannot be written")
+@pytest.mark.parametrize("place", ["file/state", "link", "x" * 300, "/proc/self/state/below"])
+def test_a_state_folder_that_cannot_be_made_is_wrong(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("nowhere")
+    check = diagnosis.state_folder(tmp_path / place)
+    assert (check.state, check.mend) == ("wrong", "give another with --state-dir")
+    assert f"{tmp_path / place} cannot be made: " in check.found
+
+
+def test_what_was_made_on_the_way_to_a_folder_that_cannot_be_made_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, mode: int) -> None:
+        if self.name == "state":
+            raise OSError(errno.ENOSPC, "No space left on device", str(self))
+        os.mkdir(self, mode)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    folder = tmp_path / "a" / "b" / "state"
+    assert diagnosis.state_folder(folder).found == f"{folder} cannot be made: {folder}: No space left on device"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_folder_that_can_be_made_is_not_there_afterwards(tmp_path: Path) -> None:
+    check = diagnosis.state_folder(tmp_path / "a" / "state")
+    assert (check.state, check.found) == ("ok", f"{tmp_path / 'a' / 'state'} is made by the first host that runs")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_state_folder_that_is_a_file_is_wrong(tmp_path: Path) -> None:

@@ -75,7 +75,13 @@ def _assemblyscript(name: str) -> Guest:
     return Guest(name, sources, folder / "build" / f"{name}.wasm")
 
 
-BUNDLED = tuple(_rust(name) for name in ("router", "dead-letter", "fs", "http", "kv-notes", "shell"))
+TOOLS = ("router", "dead-letter", "fs", "http", "kv-notes", "shell")
+AGENT = ("identity", "react", "registry", "session")
+BUNDLED = (
+    *(_rust(name) for name in (*TOOLS, *AGENT)),
+    _rust("openai-compat", CAPSULES, ROOT / "wit"),
+    *(_rust(name, CAPSULES, RUST / "describing") for name in ("gatekeeper", "prompt-builder")),
+)
 # For tests alone: it is no capsule that comes with the host, and calls whatever the host declares.
 PROBE = _rust("probe", ROOT / "tests" / "guests", ROOT / "wit")
 RUST_GUESTS = (*BUNDLED, PROBE)

@@ -1,0 +1,88 @@
+//! Which models there are to ask: the configured one first, then those that the server lists.
+
+use std::collections::HashSet;
+
+use astrid_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::exchange;
+use crate::settings::{PROVIDER, Settings};
+
+const TOPIC: &str = "llm.v1.response.describe";
+/// Of a server's list.
+const MODELS: usize = 1000;
+
+/// Tell which models there are. The configured one is told at once, whether or not the server lists it, and the list in a
+/// second message: a server that is slow, or has none, keeps nobody from the first.
+pub(crate) fn describe(settings: &Settings) -> Result<(), SysError> {
+    let configured = &settings.model;
+    if !configured.is_empty() {
+        publish(settings, std::slice::from_ref(configured))?;
+    }
+    let mut listed = match listed(settings) {
+        Ok(listed) => listed,
+        Err(why) => {
+            log::warn(format!("{} does not tell which models it has: {why}", settings.shown_base()));
+            Vec::new()
+        }
+    };
+    listed.retain(|model| model != configured);
+    if configured.is_empty() || !listed.is_empty() { publish(settings, &listed) } else { Ok(()) }
+}
+
+fn publish(settings: &Settings, models: &[String]) -> Result<(), SysError> {
+    let providers: Vec<Value> = models.iter().map(|model| entry(settings, model)).collect();
+    ipc::publish_json(TOPIC, &json!({"providers": providers}))
+}
+
+fn entry(settings: &Settings, model: &str) -> Value {
+    json!({
+        "id": model,
+        "description": format!("{model} at {}", settings.shown_base()),
+        "request_topic": format!("llm.v1.request.generate.{PROVIDER}"),
+        "stream_topic": format!("llm.v1.stream.{PROVIDER}"),
+        "capabilities": ["text", "vision", "tools"],
+        "context_window": settings.context_window,
+        "max_output_tokens": settings.max_output_tokens,
+    })
+}
+
+fn listed(settings: &Settings) -> Result<Vec<String>, String> {
+    if !settings.has_provider() {
+        return Err("there is no key for it".into());
+    }
+    let (status, body) = exchange::models(settings).map_err(|error| format!("{error:?}"))?;
+    if status != 200 {
+        return Err(format!("status {status}"));
+    }
+    Ok(ids(&serde_json::from_slice(&body).map_err(|error| error.to_string())?))
+}
+
+/// The ids in `{"data": [{"id"}]}`, each once, in the server's order.
+fn ids(list: &Value) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let all = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
+    all.filter(|id| !id.trim().is_empty() && seen.insert(*id)).take(MODELS).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_a_list_are_told_once_each_in_its_order() {
+        let list = json!({"data": [{"id": "b"}, {"id": "a:1"}, {"id": " "}, {"id": "b"}, {"x": 1}, 7]});
+        assert_eq!(ids(&list), ["b", "a:1"]);
+        assert!(ids(&json!({"data": {}})).is_empty());
+        assert!(ids(&json!([])).is_empty());
+    }
+
+    #[test]
+    fn an_entry_names_the_topics_and_the_limits() {
+        let settings = Settings::read(|_| String::new(), |text| panic!("{text}"));
+        let entry = entry(&settings, "m:1");
+        assert_eq!((&entry["id"], &entry["context_window"]), (&json!("m:1"), &json!(128_000)));
+        assert_eq!(entry["request_topic"], "llm.v1.request.generate.openai-compat");
+        assert_eq!(entry["stream_topic"], "llm.v1.stream.openai-compat");
+    }
+}

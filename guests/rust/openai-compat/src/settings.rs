@@ -1,0 +1,193 @@
+//! How this capsule is configured.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The provider's name in ids of models (`openai-compat:gpt-5`) and in topics.
+pub(crate) const PROVIDER: &str = "openai-compat";
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// Empty: none is sent.
+    pub(crate) api_key: String,
+    pub(crate) base_url: String,
+    /// Of requests that name none; empty: there is none.
+    pub(crate) model: String,
+    pub(crate) context_window: u64,
+    /// 0: the server decides.
+    pub(crate) max_output_tokens: u64,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) include_usage: bool,
+    /// From the request, and from each event, to the next event.
+    pub(crate) silence: Duration,
+    /// Of a whole answer.
+    pub(crate) total: Duration,
+    pub(crate) answer_bytes: u64,
+    pub(crate) retries: u32,
+    /// Before the first retry; twice as long before each further one.
+    pub(crate) retry_wait: Duration,
+    /// The longest wait that a server may ask for.
+    pub(crate) retry_after: Duration,
+    pub(crate) discovery: Duration,
+    pub(crate) backpressure: Duration,
+}
+
+impl Settings {
+    /// `value` gives what a key is set to, empty for nothing. What cannot be read is told to `complain`, and the default
+    /// holds.
+    pub(crate) fn read(value: impl Fn(&str) -> String, complain: impl Fn(String)) -> Self {
+        let number = |key: &str, default: u64| parsed(key, &value(key), &complain).unwrap_or(default);
+        let seconds = |key: &str, default: u64| Duration::from_secs(number(key, default));
+        let milliseconds = |key: &str, default: u64| Duration::from_millis(number(key, default));
+        let base_url = value("base_url").trim().to_owned();
+        Self {
+            api_key: value("api_key").trim().to_owned(),
+            base_url: if base_url.is_empty() { "https://api.openai.com".into() } else { base_url },
+            model: own(value("model").trim()).to_owned(),
+            context_window: number("context_window", 128_000),
+            max_output_tokens: number("max_output_tokens", 8_192),
+            temperature: parsed("temperature", &value("temperature"), &complain),
+            include_usage: parsed("include_usage", &value("include_usage"), &complain).unwrap_or(true),
+            silence: seconds("silence_timeout_secs", 100),
+            total: seconds("total_timeout_secs", 600),
+            answer_bytes: number("max_answer_bytes", 16 << 20),
+            retries: u32::try_from(number("max_retries", 2)).unwrap_or(u32::MAX),
+            retry_wait: milliseconds("retry_wait_ms", 500),
+            retry_after: seconds("retry_after_secs", 10),
+            discovery: milliseconds("discovery_timeout_ms", 2_500),
+            backpressure: seconds("backpressure_secs", 30),
+        }
+    }
+
+    /// The URL of an endpoint. The base may end with `/v1`, with slashes, or with the endpoint of completions.
+    pub(crate) fn url(&self, endpoint: &str) -> String {
+        let base = self.base_url.trim_end_matches('/');
+        let base = base.strip_suffix("/chat/completions").unwrap_or(base).trim_end_matches('/');
+        let version = if base.ends_with("/v1") { "" } else { "/v1" };
+        format!("{base}{version}/{endpoint}")
+    }
+
+    /// The base URL without what nobody should see.
+    pub(crate) fn shown_base(&self) -> String {
+        let base = self.base_url.split(['?', '#']).next().unwrap_or_default();
+        match base.split_once("://") {
+            Some((scheme, rest)) => {
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                format!("{scheme}://{}{path}", authority.rsplit('@').next().unwrap_or_default())
+            }
+            None => base.to_owned(),
+        }
+    }
+
+    /// A text without the key, which servers like to repeat.
+    pub(crate) fn without_key(&self, text: &str) -> String {
+        if self.api_key.len() < 4 { text.to_owned() } else { text.replace(&self.api_key, "[key]") }
+    }
+
+    /// The model that a request means, for the server; None: it names none and none is configured.
+    pub(crate) fn model_for<'a>(&'a self, asked: &'a str) -> Option<&'a str> {
+        let asked = own(asked.trim());
+        let model = if asked.is_empty() { &self.model } else { asked };
+        (!model.is_empty()).then_some(model)
+    }
+
+    /// Whether there is somebody to ask. OpenAI, which is the default, is not told anything before there is a key for it.
+    pub(crate) fn has_provider(&self) -> bool {
+        !self.api_key.is_empty() || !self.is_openai()
+    }
+
+    /// The field for the most tokens of an answer: OpenAI's newer models refuse the one that all other servers know.
+    pub(crate) fn max_tokens_field(&self) -> &'static str {
+        if self.is_openai() { "max_completion_tokens" } else { "max_tokens" }
+    }
+
+    fn is_openai(&self) -> bool {
+        self.base_url.split_once("://").is_some_and(|(_, host)| host.starts_with("api.openai.com"))
+    }
+}
+
+/// A model's name without this provider's. What follows may have colons of its own.
+fn own(model: &str) -> &str {
+    model.strip_prefix(PROVIDER).and_then(|rest| rest.strip_prefix(':')).unwrap_or(model)
+}
+
+fn parsed<T: FromStr>(key: &str, text: &str, complain: impl Fn(String)) -> Option<T> {
+    let text = text.trim().trim_matches('"');
+    if text.is_empty() {
+        return None;
+    }
+    let read = text.parse().ok();
+    if read.is_none() {
+        complain(format!("{key} is set to {text:?}, which cannot be read; the default holds"));
+    }
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn settings(given: &[(&str, &str)]) -> Settings {
+        let value = |key: &str| given.iter().find(|(name, _)| *name == key).map_or("", |(_, text)| text).to_owned();
+        Settings::read(value, |text| panic!("{text}"))
+    }
+
+    #[test]
+    fn the_base_url_may_or_may_not_have_the_version() {
+        for base in ["http://a:1", "http://a:1/", "http://a:1/v1", "http://a:1/v1//", "http://a:1/v1/chat/completions"]
+        {
+            assert_eq!(settings(&[("base_url", base)]).url("chat/completions"), "http://a:1/v1/chat/completions");
+            assert_eq!(settings(&[("base_url", base)]).url("models"), "http://a:1/v1/models");
+        }
+        let nested = settings(&[("base_url", "https://api.groq.com/openai")]);
+        assert_eq!(nested.url("models"), "https://api.groq.com/openai/v1/models");
+        assert_eq!(settings(&[]).url("models"), "https://api.openai.com/v1/models");
+    }
+
+    #[test]
+    fn only_this_providers_name_is_taken_off_a_model() {
+        let settings = settings(&[("model", " openai-compat:llama3.3:70b ")]);
+        assert_eq!(settings.model_for(""), Some("llama3.3:70b"));
+        assert_eq!(settings.model_for("openai-compat:gpt-5"), Some("gpt-5"));
+        assert_eq!(settings.model_for("other:gpt-5"), Some("other:gpt-5"));
+        assert_eq!(super::tests::settings(&[]).model_for("openai-compat:"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_the_default_holds() {
+        let told = RefCell::new(Vec::new());
+        let value = |key: &str| if key == "max_retries" { "many".to_owned() } else { String::new() };
+        let settings = Settings::read(value, |text| told.borrow_mut().push(text));
+        assert_eq!(settings.retries, 2);
+        assert_eq!(*told.borrow(), [r#"max_retries is set to "many", which cannot be read; the default holds"#]);
+    }
+
+    #[test]
+    fn numbers_may_be_quoted() {
+        let settings = settings(&[("context_window", "\"4096\""), ("temperature", "0.5"), ("include_usage", "false")]);
+        assert_eq!((settings.context_window, settings.temperature), (4096, Some(0.5)));
+        assert!(!settings.include_usage);
+    }
+
+    #[test]
+    fn neither_the_key_nor_a_password_in_the_url_is_shown() {
+        let settings = settings(&[("api_key", " sk-123\n"), ("base_url", "https://me:pw@a.b:1/x?key=1")]);
+        assert_eq!(settings.without_key("bad key sk-123!"), "bad key [key]!");
+        assert_eq!(settings.shown_base(), "https://a.b:1/x");
+    }
+
+    #[test]
+    fn only_openai_needs_a_key() {
+        assert!(!settings(&[]).has_provider());
+        assert!(settings(&[("api_key", "k")]).has_provider());
+        assert!(settings(&[("base_url", "http://localhost:1")]).has_provider());
+    }
+
+    #[test]
+    fn only_openai_itself_is_told_of_completion_tokens() {
+        assert_eq!(settings(&[]).max_tokens_field(), "max_completion_tokens");
+        assert_eq!(settings(&[("base_url", "http://localhost:1")]).max_tokens_field(), "max_tokens");
+    }
+}

@@ -1,0 +1,133 @@
+//! Requests to the model, and what it answers.
+
+use astrid_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::config::{GENERATION_TIMEOUT, MAX_RESPONSE_BYTES};
+use crate::ids::now_ms;
+use crate::store::{self, Context};
+use crate::stream::{Answer, Piece, Stream, StreamEvent};
+use crate::turn::{Phase, Stop, Turn};
+use crate::{assembly, compaction, ending, history, session, tools};
+
+/// Events that carry nothing that is kept are noted so often, as a sign of life.
+const SIGN_OF_LIFE_MS: u64 = 1000;
+
+/// `llm_request`.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "llm_request")]
+struct Request<'a> {
+    request_id: &'a str,
+    model: &'a str,
+    messages: Vec<Box<RawValue>>,
+    tools: &'a RawValue,
+    system: &'a str,
+}
+
+/// `llm_stream_event`.
+#[derive(Deserialize)]
+pub(crate) struct Event {
+    request_id: String,
+    event: StreamEvent,
+}
+
+/// Ask the model.
+pub(crate) fn request(turn: &mut Turn, context: &Context, messages: Vec<Box<RawValue>>) -> Result<(), Stop> {
+    let messages = compaction::fit(&turn.session_id, messages);
+    let messages = assembly::prefixed(messages, context)?;
+    let now = now_ms();
+    let until = now.saturating_add(GENERATION_TIMEOUT.get_ms());
+    let stream = Stream::new(&turn.session_id, now, until, MAX_RESPONSE_BYTES.get());
+    turn.enter(Phase::Streaming, now);
+    store::save(turn)?;
+    store::save_stream(&turn.request_id, &stream)?;
+    let request = Request {
+        request_id: &turn.request_id,
+        model: &turn.model,
+        messages,
+        tools: &context.tools,
+        system: &context.system,
+    };
+    ipc::publish_json(&turn.topic, &request)
+        .map_err(|error| Stop(format!("The provider {} could not be asked: {error}", turn.provider())))
+}
+
+/// Take what a provider sends. What belongs to no answer under way is left alone.
+pub(crate) fn receive(event: Event) {
+    let Event { request_id, event } = event;
+    let Some(mut stream) = store::stream(&request_id) else { return };
+    let now = now_ms();
+    let silent = now.saturating_sub(stream.last_ms);
+    stream.last_ms = now;
+    let kept = match event {
+        StreamEvent::Done => return done(&request_id, stream),
+        StreamEvent::Error(why) => return failed(&request_id, stream, &format!("LLM error: {why}")),
+        StreamEvent::TextDelta(text) if text.is_empty() => Ok(()),
+        StreamEvent::TextDelta(text) => store::add_to_stream(&request_id, &mut stream, Piece::Text(text.clone()))
+            .map(|()| ending::publish_delta(&stream.session_id, &text)),
+        StreamEvent::ToolCallStart { id, name } => keep(&request_id, &mut stream, Piece::Start(id, name)),
+        StreamEvent::ToolCallDelta { id, args_delta } => {
+            keep(&request_id, &mut stream, Piece::Arguments(id, args_delta))
+        }
+        StreamEvent::ToolCallEnd { id } => keep(&request_id, &mut stream, Piece::End(id)),
+        StreamEvent::ReasoningDelta(_) | StreamEvent::Usage(_) if silent < SIGN_OF_LIFE_MS => Ok(()),
+        StreamEvent::ReasoningDelta(_) | StreamEvent::Usage(_) => store::save_stream(&request_id, &stream),
+    };
+    let endless = stream.bytes > stream.max_bytes || now >= stream.until_ms;
+    if endless || kept.is_err() {
+        give_up(&request_id, stream, kept.err());
+    }
+}
+
+fn keep(request_id: &str, stream: &mut Stream, piece: Piece) -> Result<(), Stop> {
+    store::add_to_stream(request_id, stream, piece)
+}
+
+/// The turn that an answer belongs to. Without one nobody wants the answer, and it is forgotten.
+fn turn_of(request_id: &str, stream: Stream) -> Option<(Turn, Stream)> {
+    let turn = store::turn(&stream.session_id).filter(|turn| turn.awaits(Phase::Streaming, request_id));
+    if turn.is_none() {
+        store::take_answer(request_id, stream);
+        return None;
+    }
+    turn.map(|turn| (turn, stream))
+}
+
+/// End a turn whose model does not come to an end, or whose answer cannot be kept.
+fn give_up(request_id: &str, stream: Stream, why: Option<Stop>) {
+    let Some((turn, stream)) = turn_of(request_id, stream) else { return };
+    let too_long = || {
+        let most = stream.max_bytes;
+        Stop(format!("Stopped: the answer of the model has more than {most} bytes (react.max_response_bytes)."))
+    };
+    let is_long = stream.bytes > stream.max_bytes;
+    let stop = why.unwrap_or_else(|| if is_long { too_long() } else { turn.endless() });
+    ending::end(turn, stop);
+}
+
+/// End a turn whose provider failed. What it said before is kept.
+pub(crate) fn failed(request_id: &str, stream: Stream, why: &str) {
+    let Some((turn, stream)) = turn_of(request_id, stream) else { return };
+    ending::keep_text(&turn, store::take_answer(request_id, stream).text);
+    ending::end(turn, Stop::new(why));
+}
+
+/// The answer is complete: it is the final one, or tools are to be called.
+fn done(request_id: &str, stream: Stream) {
+    let Some((mut turn, stream)) = turn_of(request_id, stream) else { return };
+    let answer = store::take_answer(request_id, stream);
+    let step = if answer.calls.is_empty() { Err(final_answer(&turn, answer)) } else { tools::call(&mut turn, answer) };
+    ending::settle(turn, step);
+}
+
+/// A final answer is given also when it could not be kept.
+fn final_answer(turn: &Turn, answer: Answer) -> Stop {
+    if answer.text.trim().is_empty() {
+        return Stop::new("The model returned an empty answer. Try again, or say it differently.");
+    }
+    if let Err(Stop(why)) = session::messages(&turn.session_id, &[history::assistant(&answer.text)]) {
+        log::error(format!("the answer in session {:?} is not in its history: {why}", turn.session_id));
+    }
+    Stop(answer.text)
+}

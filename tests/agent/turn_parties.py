@@ -1,0 +1,270 @@
+"""Whole turns of an agent: all bundled capsules in one host, a model played by a script, and what must be true at the end.
+
+    async with conversation(tmp_path, says("Hello.")) as talk:
+        assert await talk.ask("hi") == "Hello."
+
+At the end each prompt must have had exactly one final answer, each call of a tool exactly one result, and every request to the
+provider a conversation that any provider accepts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from guests_in_wat import RECV, RETURNED, SUBSCRIBE, Guest, capsule
+from openai_server import Asked, OpenAIServer, Reply, Script, openai_server
+
+from astrid_host import BUNDLED, Host, HostEvent, open_host
+
+TICK, SETTLED = "astrid.v1.watchdog.tick", "astrid.v1.dispatch.settled."
+FINAL, DELTA = "agent.v1.response", "agent.v1.stream.delta"
+REQUEST, RESULT, CANCEL = "tool.v1.request.execute", "tool.v1.execute.result", "tool.v1.request.cancel"
+MARKS = ("agent.v1.mark", "tool.v1.mark")
+REACHED, OPEN = "gate.reached", "gate.open"
+ALL = sorted(path for path in Path(BUNDLED).iterdir() if path.is_dir())
+QUICK = {"retry_wait_ms": 1}
+
+Where = tuple[str | None, str]  # principal and session
+
+
+class Answering:
+    """A policy that always answers the same, and keeps what it was asked about."""
+
+    def __init__(self, approves: bool) -> None:
+        self.approves = approves
+        self.asked: list[str] = []
+
+    def decide(self, asked: Any) -> bool:
+        self.asked.append(asked.action)
+        return self.approves
+
+
+class Conversation:
+    """A user who talks to the agent, and who watches it.
+
+    Attributes:
+        prompts: how many each session was given; a cancellation is none.
+        finals: what was answered, by session.
+        text: the deltas of each session, joined.
+        calls: the requests to run a tool, by principal and call id.
+        results: their results.
+        cancelled: the call ids that the loop gave up.
+        answering: requests to the provider's server that are not over.
+        strict: whether each call must have its result on the bus, where other parties see it.
+    """
+
+    def __init__(self, host: Host, server: OpenAIServer) -> None:
+        self.host = host
+        self.server = server
+        self.prompts: Counter[Where] = Counter()
+        self.finals: dict[Where, list[str]] = defaultdict(list)
+        self.text: dict[Where, str] = defaultdict(str)
+        self.calls: dict[tuple[str | None, str], list[Any]] = defaultdict(list)
+        self.results: dict[tuple[str | None, str], list[Any]] = defaultdict(list)
+        self.cancelled: list[str] = []
+        self.answering = 0
+        self.strict = True
+        self._marks: Counter[str] = Counter()
+        self._taken: Counter[Where] = Counter()
+        self._changed = trio.Event()
+        self._script = server.script
+        server.script = self._play
+
+    # What a user does.
+
+    def say(self, text: str, session: str = "s", who: str = "default") -> None:
+        self.prompts[who, session] += 1
+        self.host.publish("user.v1.prompt", {"type": "user_input", "text": text, "session_id": session}, principal=who)
+
+    def cancel(self, session: str = "s", who: str = "default") -> None:
+        event = {"type": "user_input", "text": "", "session_id": session, "context": {"action": "cancel_turn"}}
+        self.host.publish("user.v1.prompt", event, principal=who)
+
+    async def ask(self, text: str, session: str = "s", who: str = "default", seconds: float = 10) -> str:
+        """Say something and wait for the final answer, which must come within that time."""
+        self.say(text, session, who)
+        return await self.final(session, who, seconds)
+
+    async def final(self, session: str = "s", who: str = "default", seconds: float = 10) -> str:
+        """The next final answer of a session."""
+        where = who, session
+        nth = self._taken[where]
+        self._taken[where] += 1
+        with trio.fail_after(seconds):
+            await self.until(lambda: len(self.finals[where]) > nth)
+        return self.finals[where][nth]
+
+    def script(self, script: Script) -> None:
+        """Let the model answer otherwise from now on."""
+        self._script = script
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Wait until what is watched makes that true."""
+        while not happened():
+            await self._changed.wait()
+
+    async def tick(self, who: str | None = "default") -> None:
+        """Let the watchdog look at the turns of a principal, and wait until it has."""
+        async with self.host.subscribe(SETTLED + TICK, principal=who) as settled:
+            self.host.publish(TICK, {}, principal=who, settle=True)
+            await settled.__anext__()
+
+    async def rest(self) -> None:
+        """Until nothing is under way: the server is left alone, the loop has handled all that came and looked at its turns
+        once more, and all of that was seen."""
+        await self.until(lambda: not self.answering)
+        for who in {who for who, _ in self.prompts}:
+            await self.tick(who)
+        self._marks.clear()
+        for mark in MARKS:
+            self.host.publish(mark, {})
+        await self.until(lambda: all(self._marks[mark] for mark in MARKS))
+
+    async def check(self) -> None:
+        """Wait for rest, and look whether everything came to its one end."""
+        with trio.fail_after(10):
+            await self.rest()
+        for where, prompts in self.prompts.items():
+            assert len(self.finals[where]) == prompts, (where, self.finals[where])
+        for call, made in self.calls.items():
+            given = len(self.results[call])
+            assert given == len(made) or (not self.strict and given < len(made)), (call, self.results[call])
+        assert set(self.results) <= set(self.calls)
+        for asked in self.server.asked:
+            check_messages(asked.messages)
+        assert self.host.stats().queued == 0
+
+    # What is watched.
+
+    async def watch(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self._watch, "agent.v1.*", False)
+        await nursery.start(self._watch, "tool.v1.*", True)  # a subscriber would be somebody who handles unknown tools
+
+    async def _watch(
+        self, pattern: str, observe: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with self.host.subscribe(pattern, observe=observe) as events:
+            task_status.started()
+            async for event in events:
+                assert not events.lagged and not events.dropped
+                self._see(event)
+                self._change()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def _see(self, event: HostEvent) -> None:
+        payload, who = event.payload, event.principal
+        match event.topic:
+            case "agent.v1.response":
+                assert payload["is_final"]
+                self.finals[who, payload["session_id"]].append(payload["text"])
+            case "agent.v1.stream.delta":
+                assert not payload["is_final"]
+                self.text[who, payload["session_id"]] += payload["text"]
+            case "tool.v1.request.execute":
+                self.calls[who, payload["call_id"]].append(payload)
+            case "tool.v1.execute.result":
+                assert payload["result"]["call_id"] == payload["call_id"]
+                self.results[who, payload["call_id"]].append(payload["result"])
+            case "tool.v1.request.cancel":
+                self.cancelled += payload["call_ids"]
+            case mark if mark in MARKS:
+                self._marks[mark] += 1
+
+    async def _play(self, asked: Asked, reply: Reply) -> None:
+        self.answering += 1
+        self._change()
+        try:
+            await self._script(asked, reply)
+        finally:
+            self.answering -= 1
+            self._change()
+
+
+def check_messages(messages: list[Any]) -> None:
+    """A conversation as providers want it: each call is answered once, by the messages that follow it."""
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+            assert isinstance(message["content"], str)
+            continue
+        assert not waiting, messages
+        assert message.get("content") or message.get("tool_calls"), messages
+        waiting = [call["id"] for call in message.get("tool_calls", [])]
+        assert len(waiting) == len(set(waiting))
+        for call in message.get("tool_calls", []):
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+    assert not waiting, messages
+    assert messages[-1]["role"] in ("user", "tool")
+
+
+@asynccontextmanager
+async def conversation(
+    workspace: Path,
+    script: Script,
+    *,
+    capsules: Iterable[Path] = ALL,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> AsyncIterator[Conversation]:
+    """Talk to an agent of these capsules."""
+    async with openai_server(script) as server:
+        settings = {name: dict(rows) for name, rows in (config or {}).items()}
+        provider = {"base_url": server.url, "model": "test", **QUICK, **settings.get("openai-compat", {})}
+        options = {"state_dir": ":memory:", "allow_local": [server.address], "strict": True, **options}
+        settings["openai-compat"] = provider
+        async with open_host(list(capsules), workspace=workspace, config=settings, **options) as host:
+            async with trio.open_nursery() as nursery:
+                talk = Conversation(host, server)
+                await talk.watch(nursery)
+                yield talk
+                await talk.check()
+                nursery.cancel_scope.cancel()
+
+
+# Capsules that stand in a turn's way.
+
+
+def waits(guest: Guest) -> str:
+    """An instruction that says it was reached, and waits until somebody says that it may go on."""
+    return f"""
+    (call $subscribe {guest.text(OPEN)} (i32.const {RETURNED}))
+    (local.set $j (i32.load (i32.const {RETURNED + 4})))
+    {guest.say(REACHED, "{}")}
+    (call $recv (local.get $j) (i64.const 60000) (i32.const {RETURNED + 96}))"""
+
+
+def gate(place: Path, topic: str, after: str = "", **row: Any) -> Path:
+    """A guard that holds each event of a topic before anybody else handles it."""
+    guest = Guest(SUBSCRIBE, RECV)
+    guest.handles(waits(guest) + (guest.answer("deny", "by the gate") if after == "deny" else after))
+    rows = {topic: {"handler": "hold", "guard": True, "priority": 1, **row}, OPEN: {}}
+    return capsule(place, "gate", guest, rows, [REACHED], {"concurrency": 8})
+
+
+def hanging_tool(place: Path, name: str = "hang") -> Path:
+    """A tool that says it was reached, and goes on only when it may: then it ends without an answer."""
+    guest = Guest(SUBSCRIBE, RECV)
+    guest.handles(guest.when("e", waits(guest)))
+    rows = {f"tool.v1.execute.{name}": "execute", OPEN: {}}
+    return capsule(place, name, guest, rows, [REACHED, "tool.v1.execute.*.result"], **tool_row(name))
+
+
+def crashing_tool(place: Path, name: str = "crash") -> Path:
+    return capsule(
+        place, name, Guest().handles("(unreachable)"), {f"tool.v1.execute.{name}": "execute"}, **tool_row(name)
+    )
+
+
+def tool_row(name: str) -> dict[str, Any]:
+    """A manifest's table that makes a tool known."""
+    return {"tool": [{"name": name, "description_for_llm": "x", "input_schema_wit": "opaque"}]}

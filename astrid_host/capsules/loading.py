@@ -163,6 +163,7 @@ def handlers_of(capsule: Capsule, active: Callable[[str], bool]) -> list[Handler
                 goes_on=row.on_error == "continue",
                 reply=row.reply,
                 guard=row.guard,
+                excepted=row.excepted,
             )
         )
     return found

@@ -6,6 +6,7 @@ number first. Rows with `guard = true` do not make an event handled: what only g
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from astrid_host.topics import InterceptorIndex
@@ -68,11 +69,12 @@ class Handler:
         goes_on: in a chain, a failure of this member does not end it.
         reply: the topic on which what it returns is published.
         guard: it does not make an event handled.
+        excepted: topics that match and for which it is not called.
 
     `gone` is set when its capsule was unloaded, or has no such row any more: events on their way to it end there.
     """
 
-    __slots__ = ("action", "goes_on", "gone", "guard", "pattern", "priority", "receiver", "reply")
+    __slots__ = ("action", "excepted", "goes_on", "gone", "guard", "pattern", "priority", "receiver", "reply")
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class Handler:
         goes_on: bool = False,
         reply: str | None = None,
         guard: bool = False,
+        excepted: Collection[str] = (),
     ) -> None:
         self.receiver = receiver
         self.pattern = pattern
@@ -92,6 +95,7 @@ class Handler:
         self.goes_on = goes_on
         self.reply = reply
         self.guard = guard
+        self.excepted = excepted
         self.gone = False
 
     def follow(self, newer: Handler) -> None:
@@ -101,6 +105,7 @@ class Handler:
         self.goes_on = newer.goes_on
         self.reply = newer.reply
         self.guard = newer.guard
+        self.excepted = newer.excepted
 
 
 class Route:
@@ -143,6 +148,7 @@ class Handlers:
         if route is None:
             if len(self.routes) >= ROUTES_KEPT:  # topics may carry ids
                 self.routes.clear()
-            found = sorted(self._index.find(topic), key=lambda h: (h.priority, h.receiver.id, h.action))
+            matching = (handler for handler in self._index.find(topic) if topic not in handler.excepted)
+            found = sorted(matching, key=lambda h: (h.priority, h.receiver.id, h.action))
             route = self.routes[topic] = Route(tuple(found))
         return route

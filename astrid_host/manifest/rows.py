@@ -8,11 +8,18 @@ from typing import Any, Literal
 from astrid_host.manifest.problems import quoted, shown
 from astrid_host.manifest.schema import DEFAULT_PRIORITY, PublishRow, SubscribeRow
 from astrid_host.manifest.sheet import Sheet
-from astrid_host.topics import PUBLISH_SEGMENTS, TOPIC_BYTES, acl_allows, topic_fault, valid_segments
+from astrid_host.topics import (
+    PUBLISH_SEGMENTS,
+    TOPIC_BYTES,
+    acl_allows,
+    interceptor_matches,
+    topic_fault,
+    valid_segments,
+)
 
 PINS = ("version", "tag", "rev", "branch", "path")
 PUBLISH = ("wit", *PINS, "fanout", "settle")
-OF_HANDLER = ("priority", "on_error", "reply", "guard")
+OF_HANDLER = ("priority", "on_error", "reply", "guard", "except")
 SUBSCRIBE = ("wit", *PINS, "fanout", "handler", *OF_HANDLER)
 PRIORITY_MOST = (1 << 32) - 1
 KERNEL_TOPICS = "astrid.v1.dispatch."
@@ -84,6 +91,7 @@ def read_subscribe(sheet: Sheet, publish: Mapping[str, PublishRow]) -> tuple[Sub
                 on_error=sheet.word(table, "on_error", ("fail", "continue"), *where) or "fail",
                 reply=_reply(sheet, table, pattern, publish),
                 guard=sheet.field(table, "guard", bool, *where) or False,
+                excepted=_excepted(sheet, table, pattern),
                 pin=_pin(sheet, table, *where),
                 fanout=table.get("fanout"),
                 source=sheet.source,
@@ -107,6 +115,18 @@ def _check_without_handler(sheet: Sheet, pattern: str, table: dict[str, Any]) ->
     elif "*" in segments[:-1]:
         text = "has a '*' before its last segment: a handler can have it, but the guest can subscribe only to something narrower"
         sheet.warn(f"the row {shown(pattern)} {text}", *where, mend=row_as_toml(pattern, handler=quoted("on_event")))
+
+
+def _excepted(sheet: Sheet, table: dict[str, Any], pattern: str) -> tuple[str, ...]:
+    """The topics for which the handler is not called although they match."""
+    topics = sheet.texts(table, "except", "subscribe", pattern)
+    for topic in topics:
+        if "*" in topic.split("."):
+            sheet.error(f"except lists topics; {shown(topic)} is a pattern", "subscribe", pattern, "except")
+        elif not interceptor_matches(topic, pattern):
+            text = f"{shown(topic)} is excepted from {shown(pattern)}, which does not match it anyway"
+            sheet.warn(text, "subscribe", pattern, "except")
+    return topics
 
 
 def _reply(sheet: Sheet, table: dict[str, Any], pattern: str, publish: Mapping[str, PublishRow]) -> str | None:

@@ -95,8 +95,9 @@ class PublishRow(msgspec.Struct, frozen=True):
 class SubscribeRow(msgspec.Struct, frozen=True):
     """One row of `[subscribe]`: the capsule may subscribe there, and `handler` is called for events that match.
 
-    `on_error`, `reply` and `guard` are this host's own: a chain goes on after a failure of this member; what the handler
-    returns is published on a topic; the row alone does not make an event handled. `wit` and `pin` are as in `PublishRow`.
+    `on_error`, `reply`, `guard` and `excepted` (the field `except`) are this host's own: a chain goes on after a failure of this
+    member; what the handler returns is published on a topic; the row alone does not make an event handled; topics that match
+    and for which the handler is not called all the same. `wit` and `pin` are as in `PublishRow`.
     """
 
     pattern: str
@@ -106,6 +107,7 @@ class SubscribeRow(msgspec.Struct, frozen=True):
     on_error: Literal["fail", "continue"] = "fail"
     reply: str | None = None
     guard: bool = False
+    excepted: tuple[str, ...] = ()
     pin: tuple[str, str] | None = None
     fanout: Any = None
     source: Source = NOWHERE

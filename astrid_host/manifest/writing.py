@@ -136,6 +136,8 @@ def _subscribe(row: SubscribeRow) -> dict[str, Any]:
         fields["reply"] = row.reply
     if row.guard:
         fields["guard"] = True
+    if row.excepted:
+        fields["except"] = list(row.excepted)
     return fields
 
 

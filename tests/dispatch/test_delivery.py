@@ -88,6 +88,17 @@ async def test_an_event_that_only_guards_match_is_reported_and_they_do_not_run(t
         assert [what for what, _ in await heard(host, 1, 0, 1)] == ["no-handler"]
 
 
+async def test_a_topic_that_a_row_excepts_does_not_come_to_its_handler(tmp_path: Path) -> None:
+    guest = Guest()
+    guest.handles(guest.say("heard.it"))
+    capsule(tmp_path, "x", guest, {"a.*": {"handler": "act", "except": ["a.b"]}}, ["heard.it"])
+    async with hosted(tmp_path) as host, host.subscribe("heard.it") as heard, host.subscribe(FAILED + "*") as failed:
+        host.publish("a.b", 1)
+        assert (await next_of(failed)).payload["reason"] == "no-handler"
+        host.publish("a.c", 2)
+        assert (await next_of(heard)).payload == 2
+
+
 async def test_a_guard_goes_before_what_it_guards(tmp_path: Path) -> None:
     ends(tmp_path, "guard", row(1, guard=True), "deny", "not today")
     says(tmp_path, "one", row())

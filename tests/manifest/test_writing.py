@@ -86,7 +86,7 @@ publish = st.builds(PublishRow, topic, text, pin, st.none() | plain, st.booleans
 allowing = st.builds(SubscribeRow, topic, text, pin=pin)
 handling = st.builds(
     SubscribeRow, topic, text, text.filter(bool), st.integers(0, (1 << 32) - 1), st.sampled_from(["fail", "continue"]),
-    guard=st.booleans(), pin=pin, fanout=st.none() | plain,
+    guard=st.booleans(), excepted=st.just(()) | st.just(("a.b",)), pin=pin, fanout=st.none() | plain,
 )  # fmt: skip
 
 

@@ -332,6 +332,7 @@ async def open_host(
                 nursery.start_soon(announcing.run)
                 yield Host(bus, turns, registry, instances, functions, tools, replacing, methods, principal)
             finally:
+                bus.stopping = True
                 await turns.close()
                 nursery.cancel_scope.cancel()
 

@@ -52,6 +52,7 @@ class Bus:
         bytes: of their payloads.
         failures: how many events were not handled well, by reason.
         kernel_refused: events of the kernel that full queues refused, by capsule.
+        stopping: the host ends what is under way; that is not warned of.
     """
 
     def __init__(self, sink: Sink | None = None) -> None:
@@ -63,6 +64,7 @@ class Bus:
         self.seq = 0
         self.bytes = 0
         self.failures: dict[str, int] = {}
+        self.stopping = False
         self.kernel_refused = Losses("of the kernel were refused by full queues")
         self._observers: dict[str, list[Observer]] = {}
         self._prefix_observers: tuple[tuple[str, Observer], ...] = ()
@@ -140,15 +142,15 @@ class Bus:
             published: topics that were published while the event was handled, besides those of its account.
         """
         of = event.topic if tried is None else tried
+        # Of a quarantine one line is said when it begins, and what ends with the host is no news.
+        quiet = self.stopping or failure.reason in ("no-handler", "quarantined")
+        who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
+        log.log(
+            logging.DEBUG if quiet else logging.WARNING, "%s: %s%s: %s", of, who, failure.reason, shorten(failure.detail)
+        )
         if event.topic.startswith(KERNEL_TOPICS):
-            log.warning("a handler of %s failed: %s: %s", event.topic, failure.reason, shorten(failure.detail))
             return
         self.failures[failure.reason] = self.failures.get(failure.reason, 0) + 1
-        if failure.reason in ("no-handler", "quarantined"):  # of a quarantine one line is said when it begins
-            log.debug("%s: %s", of, failure.detail)
-        else:
-            who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
-            log.warning("%s: %s%s: %s", of, who, failure.reason, shorten(failure.detail))
         target = FAILED + of
         if not self._heard(target, event.principal):
             return

@@ -272,20 +272,23 @@ async def test_flags_of_other_capsules_are_not_believed_after_a_restart(tmp_path
     assert questions == [0, 0, 1]
 
 
+TOOL = "tool.v1.execute.hears"
+
+
 async def test_what_is_no_call_passes_and_half_a_call_does_not(tmp_path: Path) -> None:
     guest = Guest()
-    hears = capsule(tmp_path, "hears", guest.handles(guest.say("heard.it")), {RESULT: "act"}, ["heard.it"])
+    hears = capsule(tmp_path, "hears", guest.handles(guest.say("heard.it")), {TOOL: "act"}, ["heard.it"])
     async with gated(tmp_path, hears, approves=False) as (host, asked), host.subscribe("heard.it") as heard:
         result = {"type": "tool_execute_result", "call_id": "c", "result": {"call_id": "c", "content": "x"}}
         passing: list[Any] = [result, {"a": 1}, [1], "text", 7, None]
         for payload in passing:
-            host.publish(RESULT, payload)
+            host.publish(TOOL, payload)
             got = (await next_of(heard)).payload
             assert got == payload or payload is result
-        async with host.subscribe(f"astrid.v1.dispatch.failed.{RESULT}") as failed:
+        async with host.subscribe(f"astrid.v1.dispatch.failed.{TOOL}") as failed:
             halves: list[Any] = [{"arguments": {}}, {"tool_name": 1, "call_id": "c"}]
             for half in halves:
-                host.publish(RESULT, half)
+                host.publish(TOOL, half)
                 assert (await next_of(failed)).payload["reason"] == "deny"
     assert asked == []
 

@@ -21,6 +21,10 @@ pub(crate) fn describe(settings: &Settings) -> Result<(), SysError> {
     }
     let mut listed = match listed(settings) {
         Ok(listed) => listed,
+        Err(why) if !settings.has_provider() => {
+            log::debug(format!("{} is not asked for its models: {why}", settings.shown_base()));
+            Vec::new()
+        }
         Err(why) => {
             log::warn(format!("{} does not tell which models it has: {why}", settings.shown_base()));
             Vec::new()

@@ -121,6 +121,27 @@ class HostSubscription:
             finally:
                 self._waiting.pop(arrived, None)
 
+    # For who reads several of one host.
+
+    @property
+    def stopped(self) -> bool:
+        """No event will follow: the host has stopped."""
+        return self._turns.closed
+
+    def take(self) -> Event | None:
+        """The next event, if there is one."""
+        with self._bus.lock:
+            return self._source.take()
+
+    def awaken(self, arrived: trio.Event) -> None:
+        """Set `arrived` when there may be something to take, or the host stops, unless `forget` comes first."""
+        with self._bus.lock:
+            self._waiting[arrived] = None
+
+    def forget(self, arrived: trio.Event) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.pop(arrived, None)
+
     def _heard(self) -> None:
         """There is something to take; the bus's lock is held, on any thread."""
         self._turns.served = True

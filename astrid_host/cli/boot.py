@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ class Boot:
     principal: str
     debug: bool
     allow_local: tuple[str, ...] = ()
+    config: Callable[[], Mapping[str, Mapping[str, str]]] = dict
 
     def places(self) -> list[Path]:
         """Given folders first, then the drop-in folder if there is one, then what comes with the host."""
@@ -128,17 +129,18 @@ def run_with_host(
                 workspace=boot.workspace,
                 state_dir=boot.state_dir,
                 principal=boot.principal,
+                config=boot.config(),
                 allow_local=boot.allow_local,
                 approvals=approvals,
             ) as host:
                 return await body(host)
 
-        code = trio.run(_until_signal, serve) if until_signal else trio.run(serve)
+        code = trio.run(until_signalled, serve) if until_signal else trio.run(serve)
     raise typer.Exit(code)
 
 
-async def _until_signal(serve: Callable[[], Awaitable[int]]) -> int:
-    """Run `serve` until it returns, or is cancelled by a signal."""
+async def until_signalled(serve: Callable[[], Awaitable[int]]) -> int:
+    """Run `serve` until it returns, or is cancelled by SIGINT or SIGTERM; the code is 0 then."""
     import trio
 
     async def watch(numbers: AsyncIterator[int], scope: trio.CancelScope) -> None:

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astrid_host.cli import options
-from astrid_host.cli.answering import Unattended, answer_at_terminal, provider
-from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, run_with_host
+from astrid_host.cli.answering import answer_at_terminal
+from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail
+from astrid_host.cli.keyboard import Keyboard
+from astrid_host.cli.served import run_with_served
 
 if TYPE_CHECKING:
-    from astrid_host.host import Host
+    from astrid_host.cli.served import Served
+    from astrid_host.control.policies import Approvals
 
 
 def call(
+    context: typer.Context,
     tool: Annotated[str, typer.Argument(help="The tool's name.")],
     arguments: Annotated[str, typer.Argument(metavar="JSON", help="Its arguments, a JSON object.")] = "{}",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the result.")] = 60.0,
@@ -33,7 +37,7 @@ def call(
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
-    """Call a tool and print its result; exit 1 when the result is an error."""
+    """Call a tool and print its result. Exits with 1 when the result is an error."""
     given = _read(tool, arguments)
     if not timeout > 0:
         fail(f"--timeout must be more than 0 seconds; given {timeout:g}", USAGE)
@@ -41,29 +45,25 @@ def call(
 
     logs.set_up("pretty", logging.DEBUG if debug else logging.ERROR)
 
-    call_id = f"call-{secrets.token_hex(4)}"
-    asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    nobody = Unattended(call_id, principal, yes)
+    keyboard = Keyboard()
+    approvals: Approvals = "approve" if yes else "ask" if keyboard.is_terminal else "deny"
 
-    async def body(host: Host) -> int:
+    async def body(host: Served) -> int:
         import trio
 
-        nobody.capsule = provider(host, tool)
         async with trio.open_nursery() as nursery:
-            if asks:
-                await nursery.start(answer_at_terminal, host, principal)
-            result = await host.tools.execute(tool, given, call_id=call_id, timeout=timeout)
+            if approvals == "ask":
+                await nursery.start(answer_at_terminal, host, keyboard)
+            call_id = f"call-{secrets.token_hex(4)}"
+            done = await host.execute(tool, given, call_id=call_id, timeout=timeout, approvals=approvals)
             nursery.cancel_scope.cancel()
-        sys.stdout.write(result.content + "\n")
-        for line in nobody.denied:
+        sys.stdout.write(done.result.content + "\n")
+        for line in done.denied:
             sys.stderr.write(f"astrid-host: {line}\n")
-        return SAID_NO if result.is_error else 0
+        return SAID_NO if done.result.is_error else 0
 
-    run_with_host(
-        Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ())),
-        body,
-        approvals=None if asks else nobody,
-    )
+    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    run_with_served(context, boot, body)
 
 
 def _read(tool: str, arguments: str) -> object:
@@ -73,11 +73,14 @@ def _read(tool: str, arguments: str) -> object:
     if not _is_text(tool):
         fail(f"{tool!r} is not UTF-8: expected the name of a tool, as `astrid-host tools` lists them", USAGE)
     try:
-        return msgspec.json.decode(arguments)
+        given = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         fail(
             f"the arguments are not JSON: {error}; given {arguments[:200]!r}, expected an object such as '{{}}'", USAGE
         )
+    if not isinstance(given, dict):
+        fail(f"the arguments are no JSON object: given {arguments[:200]!r}, expected one such as '{{}}'", USAGE)
+    return given
 
 
 def _is_text(argument: str) -> bool:

@@ -1,4 +1,4 @@
-"""`astrid-host run`: serve until Ctrl-C."""
+"""`astrid-host run`: serve until Ctrl-C. One host at a time runs with a state folder; other commands use it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 import typer
 
 from astrid_host.cli import options
-from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host
+from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host, told
+from astrid_host.cli.state import state_folder
 from astrid_host.cli.tables import print_table, printable
 
 if TYPE_CHECKING:
     from astrid_host.host import Host
 
+log = logging.getLogger("astrid_host.run")
 Metrics: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -25,6 +27,7 @@ Metrics: TypeAlias = Annotated[
     ),
 ]
 _PLACE = re.compile(r"(?:(?:\[(?P<v6>[^]]+)\]|(?P<host>[A-Za-z0-9._-]+)):)?(?P<port>[0-9]{1,5})")
+ANSWERED_S = 0.1  # whoever asks it to stop is answered first
 _THIS_MACHINE = "127.0.0.1"
 
 
@@ -47,18 +50,42 @@ def run(
 
     logs.set_up(log_format, logging.DEBUG if debug else logging.INFO)
 
+    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    with told(debug):
+        from astrid_host.control.places import locked
+
+        with locked(state_folder(state_dir)) as path:
+            _serve(boot, path, place)
+
+
+def _serve(boot: Boot, path: Path, place: tuple[str, int] | None) -> NoReturn:
+    """Run a host that other processes may use over a socket at `path`, and that may serve metrics at a place."""
+    from astrid_host.control.policies import CallPolicies
+
+    policies = CallPolicies()
+
     async def body(host: Host) -> int:
         import trio
 
-        with nullcontext() if place is None else _served(host, *place) as url:
-            show(host)
-            if url is not None:
-                sys.stdout.write(f"metrics: {url}\n")
-                sys.stdout.flush()
-            await trio.sleep_forever()
+        from astrid_host.control.server import serve
 
-    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
-    run_with_host(boot, body, until_signal=True)
+        with nullcontext() if place is None else _served(host, *place) as url:
+            async with trio.open_nursery() as nursery:
+                asked = trio.Event()
+                host.methods.shut_down = asked.set
+                await nursery.start(serve, host, path, policies)
+                show(host)
+                sys.stdout.write(f"listening: {path}\n")
+                if url is not None:
+                    sys.stdout.write(f"metrics: {url}\n")
+                sys.stdout.flush()
+                await asked.wait()
+                log.info("asked to stop: leaving")
+                await trio.sleep(ANSWERED_S)
+                nursery.cancel_scope.cancel()
+        return 0
+
+    run_with_host(boot, body, until_signal=True, approvals=policies)
 
 
 def place_of(address: str) -> tuple[str, int]:

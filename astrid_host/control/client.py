@@ -20,24 +20,17 @@ import trio
 
 from astrid_host import __version__
 from astrid_host.control.frames import Frames
-from astrid_host.control.policies import Approvals
+from astrid_host.control.policies import Approvals, Executed
 from astrid_host.control.server import Greeting
 from astrid_host.errors import AstridError, HostClosed
 from astrid_host.kernel_methods import REQUESTS
 from astrid_host.listening import HostEvent
-from astrid_host.payloads import NIL_SOURCE, IpcMessage, ToolCallResult, from_value
-from astrid_host.syscalls.net.handshake import VERSION, Response, answer, ask
+from astrid_host.payloads import NIL_SOURCE, IpcMessage, from_value
+from astrid_host.syscalls.net.handshake import VERSION, HandshakeFailed, Response, answer, ask
 from astrid_host.tools import Tool
 
 CONNECT_S = 5.0
 GONE = "the host that runs has stopped, or was killed: start it again with `astrid-host run`"
-
-
-class Executed(msgspec.Struct):
-    """What became of a tool call: its result, and for each request for approval that was denied how to let it through."""
-
-    result: ToolCallResult
-    denied: list[str] = []
 
 
 class Running:
@@ -60,8 +53,8 @@ class Running:
 
         Raises:
             AstridError: it said that something is wrong.
-            HostClosed: it went away.
-            OSError: it cannot be reached.
+            HostClosed: it went away, or does not answer.
+            OSError: there is nothing to connect to.
 
         Cancelled, what was asked for is ended if it can be.
         """
@@ -106,28 +99,34 @@ class Running:
 
     @asynccontextmanager
     async def subscribe(
-        self, pattern: str, *, observe: bool = False, everybody: bool = False
+        self, *patterns: str, observe: Sequence[str] = (), everybody: bool = False
     ) -> AsyncGenerator[Events]:
-        """Receive events: those of the principal, or everybody's. Iterating ends with `HostClosed` when the host stops.
+        """Receive events: those of the principal, or everybody's, in the order of `seq`.
+
+        Args:
+            patterns: of what is received.
+            observe: patterns of what is only watched.
+            everybody: of all principals.
+
+        Iterating ends with `HostClosed` when the host stops.
 
         Raises:
-            AstridError: the pattern can match nothing.
+            AstridError: a pattern can match nothing.
         """
-        async with self._connected([pattern], observe=observe, everybody=everybody) as frames:
+        async with self._connected(patterns, observe, everybody) as frames:
             yield Events(frames)
 
     @asynccontextmanager
     async def _connected(
-        self, patterns: Sequence[str], observe: bool = False, everybody: bool = False
+        self, patterns: Sequence[str], observe: Sequence[str] = (), everybody: bool = False
     ) -> AsyncGenerator[Frames]:
+        greeting = Greeting("", VERSION, __version__, self.principal)
+        greeting.subscribe, greeting.observe, greeting.everybody = list(patterns), list(observe), everybody
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             try:
                 with trio.fail_after(CONNECT_S):
                     await sock.connect(str(self.path))
-                    greeting = Greeting("", VERSION, __version__, self.principal)
-                    greeting.subscribe, greeting.observe, greeting.everybody = list(patterns), observe, everybody
-                    await answer(sock, greeting)
-                    response = await ask(sock, Response)
+                    response = await _let_in(sock, greeting)
             except trio.TooSlowError:
                 raise HostClosed(f"the host at {self.path} does not answer within {CONNECT_S:g} s") from None
             if response.status != "ok":
@@ -136,6 +135,16 @@ class Running:
                 yield Frames(trio.SocketStream(sock))
             except trio.BrokenResourceError:
                 raise HostClosed(GONE) from None
+
+
+async def _let_in(sock: trio.socket.SocketType, greeting: Greeting) -> Response:
+    try:
+        await answer(sock, greeting)
+        return await ask(sock, Response)
+    except OSError:
+        raise HostClosed(GONE) from None
+    except HandshakeFailed as failed:
+        raise HostClosed(f"what answers on the control socket is no host of this version: {failed}") from None
 
 
 class Events:
@@ -148,7 +157,10 @@ class Events:
         return self
 
     async def __anext__(self) -> HostEvent:
-        message = await self._frames.receive()
+        try:
+            message = await self._frames.receive()
+        except trio.BrokenResourceError:
+            raise HostClosed(GONE) from None
         if message is None:
             raise HostClosed(GONE)
         when = datetime.datetime.fromtimestamp(message.timestamp, datetime.UTC)

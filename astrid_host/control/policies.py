@@ -1,4 +1,4 @@
-"""Who answers what is asked for during a call that came over the control socket.
+"""Who answers what is asked for during a call that a command makes, over the control socket or with a host of its own.
 
 A call says what its caller wants: that a person is asked over the bus, that what the call itself asks for is approved, or that it
 is denied at once, because nobody is there to be asked.
@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import msgspec
+
+from astrid_host.payloads import ToolCallResult
 from astrid_host.syscalls.approval import Asked, mend
+from astrid_host.tools import Tools
 
 Approvals: TypeAlias = Literal["ask", "approve", "deny"]
+
+
+class Executed(msgspec.Struct):
+    """What became of a tool call: its result, and for each request for approval that was denied how to let it through."""
+
+    result: ToolCallResult
+    denied: list[str] = []
 
 
 class CallPolicies:
@@ -35,7 +46,7 @@ class CallPolicies:
                 events ask for what was not called.
         """
         denied: list[str] = []
-        if approvals == "ask":
+        if approvals == "ask" or (principal, call_id) in self._calls:  # of two with one id, the second is refused
             yield denied
             return
         self._calls[principal, call_id] = (approvals == "approve", capsules, denied)
@@ -43,6 +54,25 @@ class CallPolicies:
             yield denied
         finally:
             del self._calls[principal, call_id]
+
+    async def execute(
+        self,
+        tools: Tools,
+        name: str,
+        arguments: Any,
+        *,
+        principal: str,
+        call_id: str,
+        timeout: float,
+        approvals: Approvals,
+    ) -> Executed:
+        """Call a tool; see `Tools.execute`. `approvals` says who answers what it asks for, the tool itself or its guards.
+
+        Cancelled, the call is cancelled.
+        """
+        with self.during(principal, call_id, approvals, tools.askers(name)) as denied:
+            result = await tools.execute(name, arguments, principal=principal, call_id=call_id, timeout=timeout)
+        return Executed(result, denied)
 
     def decide(self, asked: Asked) -> bool | None:
         """Whether a request is approved, once; None lets it be asked."""

@@ -18,9 +18,9 @@ import socket
 import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import trio
@@ -28,14 +28,15 @@ import trio
 from astrid_host import __version__
 from astrid_host.bus import Event
 from astrid_host.control.frames import Frames
-from astrid_host.control.policies import CallPolicies
+from astrid_host.control.merging import Merged, merged
+from astrid_host.control.policies import Approvals, CallPolicies
 from astrid_host.errors import AstridError, HostClosed, PayloadError
 from astrid_host.host import Host
 from astrid_host.kernel_methods import REQUESTS, RESPONSES
-from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, IpcMessage, Payload, RawJson, from_value
 from astrid_host.principals import check_principal
 from astrid_host.syscalls.net.handshake import VERSION, HandshakeFailed, Request, Response, answer, ask, check_user
+from astrid_host.topics import check_pattern
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +66,13 @@ class Greeting(Request):
 
     Attributes:
         subscribe: patterns of what it wants to be sent; None for what a front-end is.
+        observe: the same, but only watched: an event that nobody else receives is reported all the same.
         everybody: of all principals, not only its own.
-        observe: only watch: an event that nobody else receives is reported all the same.
     """
 
     subscribe: list[str] | None = None
+    observe: list[str] = msgspec.field(default_factory=list)
     everybody: bool = False
-    observe: bool = False
 
 
 class _Execute(msgspec.Struct):
@@ -79,7 +80,7 @@ class _Execute(msgspec.Struct):
     arguments: Any = {}
     call_id: str | None = None
     timeout: float = 60.0
-    approvals: Literal["ask", "approve", "deny"] = "ask"
+    approvals: Approvals = "ask"
 
 
 class _Publish(msgspec.Struct):
@@ -147,7 +148,7 @@ class _Peer:
             try:
                 self._greeting = await self._let_in(sock)
                 self._principal = self._greeting.claimed_principal or self._host.principal
-                events = [await stack.enter_async_context(wanted) for wanted in self._wanted()]
+                events = await stack.enter_async_context(self._wanted())
             except HandshakeFailed as failed:
                 await answer(sock, Response("error", VERSION, __version__, reason=failed.args[0]))
                 return
@@ -158,8 +159,7 @@ class _Peer:
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
-                    for source in events:
-                        nursery.start_soon(self._forward, source)
+                    nursery.start_soon(self._forward, events)
                     try:
                         await self._hear()
                     except trio.BrokenResourceError as gone:
@@ -182,21 +182,22 @@ class _Peer:
                 raise HandshakeFailed(str(error)) from None
         return greeting
 
-    def _wanted(self) -> list[HostSubscription]:
+    def _wanted(self) -> AbstractAsyncContextManager[Merged]:
         greeting = self._greeting
-        patterns = FRONT_END if greeting.subscribe is None else greeting.subscribe
+        subscribe = FRONT_END if greeting.subscribe is None else greeting.subscribe
         principal = None if greeting.everybody else self._principal
-        try:
-            return [self._host.subscribe(one, principal=principal, observe=greeting.observe) for one in patterns]
-        except ValueError as error:
-            raise HandshakeFailed(str(error)) from None
+        for pattern in (*subscribe, *greeting.observe):
+            try:
+                check_pattern(pattern)
+            except ValueError as error:
+                raise HandshakeFailed(str(error)) from None
+        return merged(self._host, subscribe, greeting.observe, principal)
 
     # From the host to the peer.
 
-    async def _forward(self, events: HostSubscription) -> None:
-        with contextlib.suppress(StopAsyncIteration):
-            while True:
-                await self._frames.send(_message(await events.next_event()))
+    async def _forward(self, events: Merged) -> None:
+        while True:
+            await self._frames.send(_message(await events.next_event()))
 
     async def _tell(self, topic: str, value: Any) -> None:
         message = IpcMessage(topic, from_value(value), NIL_SOURCE, time.time(), principal=self._principal)
@@ -257,13 +258,15 @@ class _Peer:
 
     async def _execute(self, params: Any) -> Any:
         given = msgspec.convert(params, _Execute)
-        tools, call_id = self._host.tools, given.call_id or f"call-{secrets.token_hex(4)}"
-        capsules = tools.askers(given.name)
-        with self._policies.during(self._principal, call_id, given.approvals, capsules) as denied:
-            result = await tools.execute(
-                given.name, given.arguments, principal=self._principal, call_id=call_id, timeout=given.timeout
-            )
-        return {"result": result, "denied": denied}
+        return await self._policies.execute(
+            self._host.tools,
+            given.name,
+            given.arguments,
+            principal=self._principal,
+            call_id=given.call_id or f"call-{secrets.token_hex(4)}",
+            timeout=given.timeout,
+            approvals=given.approvals,
+        )
 
     async def _cancel(self, params: Any) -> Any:
         await self._host.tools.cancel(msgspec.convert(params, _Cancel).call_ids, principal=self._principal)

@@ -50,6 +50,15 @@ def test_arguments_that_are_not_json_are_wrong_usage(astrid: Astrid, arguments: 
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("arguments", ["[1]", "null", '"text"', "7"])
+def test_arguments_that_are_no_object_are_wrong_usage(astrid: Astrid, arguments: str) -> None:
+    done = astrid("call", "word_count", arguments)
+    assert (done.stdout, done.returncode) == ("", 2)
+    assert done.stderr == (
+        f"astrid-host: the arguments are no JSON object: given {arguments!r}, expected one such as '{{}}'\n"
+    )
+
+
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
 def test_a_timeout_is_more_than_nothing(astrid: Astrid, seconds: str) -> None:
     done = astrid("call", "word_count", "{}", "--timeout", seconds)
@@ -67,7 +76,7 @@ def test_a_tool_that_computes_for_ever_is_answered_after_the_timeout(astrid: Ast
     rows = '[subscribe]\n"tool.v1.execute.spin" = { wit = "opaque", handler = "tool_execute_spin" }\n'
     given = capsule("spinner", rows, "spinner")
     begun = time.monotonic()
-    done = astrid("call", "spin", "{}", "--timeout", "0.3", "--capsules", given)
+    done = astrid("call", "spin", "{}", "--yes", "--timeout", "0.3", "--capsules", given)
     assert done.stdout == "spin did not answer within 0.3 s.\n"
     assert done.returncode == 1
     assert time.monotonic() - begun < 10, "the host waited for the guest when it stopped"
@@ -77,7 +86,7 @@ def test_an_interrupted_call_leaves_without_a_traceback(start: Start, capsule: M
     """The log line of a capsule that does not load says that the host is under way."""
     rows = '[subscribe]\n"tool.v1.execute.spin" = { wit = "opaque", handler = "tool_execute_spin" }\n'
     (capsule("broken") / "guest.wasm").write_bytes(b"not wasm")
-    process = start("call", "spin", "--capsules", capsule("spinner", rows, "spinner").parent)
+    process = start("call", "spin", "--yes", "--capsules", capsule("spinner", rows, "spinner").parent)
     assert process.stderr is not None
     assert "broken" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -88,7 +97,7 @@ def test_an_interrupted_call_leaves_without_a_traceback(start: Start, capsule: M
 def test_each_principal_has_its_own_notes_and_they_outlive_the_process(astrid: Astrid, tmp_path: Path) -> None:
     state = ("--state-dir", tmp_path / "state")
     for who in ("alice", "bob"):
-        saved = astrid("call", "note_save", f'{{"key":"k","text":"of {who}"}}', "--principal", who, *state)
+        saved = astrid("call", "note_save", f'{{"key":"k","text":"of {who}"}}', "--yes", "--principal", who, *state)
         assert saved.returncode == 0, saved.stdout
     read = {who: astrid("call", "note_read", '{"key":"k"}', "--principal", who, *state) for who in ("alice", "carol")}
     assert "of alice" in read["alice"].stdout
@@ -105,3 +114,19 @@ def test_capsules_see_the_workspace_that_was_named_and_nothing_above_it(astrid: 
     denied = astrid("call", "read_file", '{"file_path":"../secret.txt"}', *work)
     assert denied.returncode == 1
     assert "nobody's business" not in denied.stdout
+
+
+def test_what_changes_things_needs_approval_and_the_denial_names_the_way_out(astrid: Astrid, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    arguments = ("write_file", '{"file_path":"a.txt","content":"hi"}', "--workspace", tmp_path / "work")
+    done = astrid("call", *arguments)
+    assert (done.stdout, done.returncode) == (
+        "Denied: the gatekeeper asked for approval of write_file, and it was not given.\n",
+        1,
+    )
+    assert "give --yes" in done.stderr
+    assert "astrid-host approvals allow gatekeeper write_file" in done.stderr
+    assert not (tmp_path / "work" / "a.txt").exists()
+    done = astrid("call", *arguments, "--yes")
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert (tmp_path / "work" / "a.txt").read_text("utf-8") == "hi"

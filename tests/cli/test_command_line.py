@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -18,16 +18,22 @@ import astrid_host
 CHECKOUT = Path(astrid_host.__file__).parent.parent
 Astrid: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 COMMANDS = ("run", "call", "tools", "check", "inspect", "config", "approvals", "audit", "doctor")
-HELP_WITHIN_S = 0.5
+HELP_WITHIN_S = 0.3
 SLOW = ("trio", "wasmtime", "rich", "structlog", "sqlite3", "msgspec")
+
+
+def computed_by_children_s() -> float:
+    """What ended children computed: it does not count how long they waited for a processor that others had."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_help_names_every_command_and_answers_at_once(astrid: Astrid) -> None:
     took = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = computed_by_children_s()
         done = astrid("--help")
-        took.append(time.perf_counter() - begun)
+        took.append(computed_by_children_s() - begun)
     assert (done.stderr, done.returncode) == ("", 0)
     assert "Usage: astrid-host" in done.stdout
     assert [name for name in COMMANDS if f"  {name} " not in done.stdout] == []
@@ -48,6 +54,17 @@ def test_help_imports_nothing_that_is_slow(surroundings: dict[str, str]) -> None
         [sys.executable, "-c", program], env=surroundings, capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.stderr, done.returncode) == ("[]\n", 0)
+
+
+def test_the_version_is_that_of_the_package(astrid: Astrid) -> None:
+    done = astrid("--version")
+    assert (done.stdout, done.stderr, done.returncode) == (f"astrid-host {astrid_host.__version__}\n", "", 0)
+
+
+@pytest.mark.parametrize("group", [(), ("config",), ("approvals",)])
+def test_help_cuts_no_sentence(astrid: Astrid, group: tuple[str, ...]) -> None:
+    _, commands = astrid(*group, "--help").stdout.split("Commands:\n")
+    assert [line for line in commands.splitlines() if not line.endswith(".") or line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+import trio
+
+from astrid_host.control.client import Running
+from astrid_host.control.places import socket_path
 
 Start: TypeAlias = Callable[..., subprocess.Popen[str]]
 MakeCapsule: TypeAlias = Callable[..., Path]
@@ -130,3 +134,32 @@ def test_a_capsule_that_fails_does_not_stop_the_host(start: Start, capsule: Make
     assert rows["unwritten"] == ["-", "failed", "-", "0"]
     assert rows["word-tools"][1] == "ready"
     _leave(process)
+
+
+def test_a_second_host_is_refused_while_one_runs_and_not_after(start: Start, tmp_path: Path) -> None:
+    state = ("--state-dir", tmp_path / "state", "--no-bundled")
+    first = start("run", *state)
+    _table(first, "listening: ")
+    second = start("run", *state)
+    _, said = second.communicate(timeout=30)
+    assert second.returncode == 3
+    assert f"a host runs with the state folder {tmp_path / 'state'} already (process {first.pid})" in said
+    _leave(first)
+    third = start("run", *state)
+    _table(third, "listening: ")
+    third.kill()
+    third.wait()
+    fourth = start("run", *state)
+    _table(fourth, "listening: ")  # what a killed host left behind is in nobody's way
+    _leave(fourth)
+
+
+def test_it_leaves_when_it_is_asked_to_over_its_socket(start: Start, tmp_path: Path) -> None:
+    process = start("run", "--state-dir", tmp_path / "state", "--no-bundled")
+    _table(process, "listening: ")
+    path = socket_path(tmp_path / "state")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert trio.run(Running(path, "default").ask, "Shutdown") == {}
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert not path.exists()

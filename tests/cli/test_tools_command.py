@@ -26,7 +26,7 @@ def test_json_lists_each_tool_with_the_keys_that_describe_gives(astrid: Astrid) 
     assert tools["word_count"]["capsule"] == "word-tools"
     assert "text" in tools["word_count"]["input_schema"]["properties"]
     assert {name for name, tool in tools.items() if tool["mutable"]} == {
-        "note_save",
+        *("note_save", "save_identity"),
         *("write_file", "replace_in_file", "create_directory", "delete_file", "move_file"),
         *("run_shell_command", "spawn_background_process", "kill_process"),
     }
@@ -39,12 +39,23 @@ def test_the_table_has_a_line_for_each_tool(astrid: Astrid) -> None:
     table = {row[0]: row[1:3] for row in rows}
     assert table["word_count"] == ["word-tools", "no"]
     assert table["note_save"] == ["kv-notes", "yes"]
-    assert len(table) == len(rows) == 18
+    assert len(table) == len(rows) == 22
 
 
 def test_without_capsules_there_are_no_tools(astrid: Astrid) -> None:
     done = astrid("tools", "--json", "--no-bundled")
-    assert (json.loads(done.stdout), done.returncode) == ([], 0)
+    assert (json.loads(done.stdout), done.stderr, done.returncode) == ([], "", 0)
+
+
+def test_people_are_told_that_there_are_no_tools(astrid: Astrid, capsule: MakeCapsule) -> None:
+    done = astrid("tools", "--no-bundled")
+    assert (done.stdout, done.returncode) == ("", 0)
+    assert done.stderr == (
+        "astrid-host: no capsule is loaded, so none provides tools: name a capsule's folder with --capsules\n"
+    )
+    done = astrid("tools", "--no-bundled", "--capsules", capsule("silent"))
+    assert (done.stdout, done.returncode) == ("", 0)
+    assert "none of the 1 loaded capsules provides tools" in done.stderr
 
 
 def test_a_capsule_that_does_not_load_is_told_and_the_others_are_listed(astrid: Astrid, capsule: MakeCapsule) -> None:

@@ -159,7 +159,7 @@ async def test_what_cannot_be_published_is_told_and_the_peer_goes_on(
 
 
 async def test_a_peer_that_announces_more_than_a_frame_may_have_is_cut_off(place: Path, tmp_path: Path) -> None:
-    async with served(place, tmp_path) as (host, path):
+    async with served(place, tmp_path) as (_, path):
         async with peering(path) as peer:
             await peer.receive()
             await peer.stream.send_all(struct.pack(">I", FRAME_BYTES + 1))
@@ -222,7 +222,7 @@ async def test_events_are_published_and_followed_over_the_socket(place: Path, tm
         alice, everybody = Running(path, "alice"), Running(path, "default")
         async with (
             alice.subscribe("good.said") as mine,
-            everybody.subscribe("good.*", observe=True, everybody=True) as all_of_them,
+            everybody.subscribe(observe=["good.*"], everybody=True) as all_of_them,
         ):
             seq = await alice.publish("good.ask", {"n": 1})
             asked = await next_of(all_of_them)
@@ -259,7 +259,7 @@ async def test_the_socket_is_its_users_alone(place: Path, tmp_path: Path) -> Non
 
 async def test_a_slow_client_holds_up_nobody(place: Path, tmp_path: Path) -> None:
     async with served(place, tmp_path) as (host, path):
-        async with peering(path, subscribe=["good.*"], observe=True) as peer:
+        async with peering(path, subscribe=[], observe=["good.*"]) as peer:
             await peer.receive()
             for n in range(200):  # 20 MB that nobody reads
                 host.publish("good.ask", {"n": n, "x": "x" * 100_000})

@@ -36,7 +36,7 @@ pub(crate) fn with<T>(ask: Ask, work: impl FnOnce(&mut State) -> T) -> Result<T,
         let answered = told.as_ref().is_some_and(|models| !models.is_empty());
         ASKED.store(answered, Ordering::Relaxed);
         if !answered {
-            log::info("no provider tells of any model");
+            log::debug("no provider tells of any model");
         }
         state.take(told, setting("default_model").trim());
     }

@@ -1,0 +1,202 @@
+"""`astrid-host chat`: a conversation in the terminal, or one prompt of a script."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astrid_host.cli import options
+from astrid_host.cli.boot import HOST_FAILURE, INTERRUPTED, SAID_NO, USAGE, Boot, fail
+from astrid_host.cli.keyboard import Keyboard
+from astrid_host.cli.screens import JsonScreen, TextScreen
+from astrid_host.cli.served import run_with_served
+from astrid_host.cli.state import state_folder
+from astrid_host.cli.tables import printable
+
+if TYPE_CHECKING:
+    import trio
+
+    from astrid_host.cli.conversation import Conversation, Decide, Ended, Screen
+    from astrid_host.cli.served import Served
+    from astrid_host.payloads.kinds import ApprovalRequired
+
+PROVIDER = "openai-compat"
+KEY = "OPENAI_API_KEY"
+PORTS = {"http": 80, "https": 443}
+TERMINATED = 128 + signal.SIGTERM
+_ASKER = re.compile(r"Capsule '([^']+)' requests approval")
+_VISIBLE = re.compile(r"[!-~]+")
+
+
+def chat(
+    context: typer.Context,
+    once: Annotated[str | None, typer.Option(metavar="PROMPT", help="Say only this, and leave.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with this session; else a new one.")] = None,
+    provider_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server; also one on this machine.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model shall answer.")] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Approve what is asked for while the agent works; else a person is asked.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long a turn may take.")] = 600.0,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    capsules: options.CapsulePlaces = None,
+    no_bundled: options.NoBundled = False,
+    workspace: options.Workspace = Path(),
+    state_dir: options.StateDir = None,
+    allow_local: options.AllowLocal = None,
+    principal: options.Principal = "default",
+    debug: options.Debug = False,
+) -> None:
+    """Talk to the agent. Ctrl-C ends what it is doing; Ctrl-D, or Ctrl-C again, leaves.
+
+    The key for the provider is what is set as openai-compat.api_key, or else the environment variable OPENAI_API_KEY.
+    """
+    if not timeout > 0:
+        fail(f"--timeout must be more than 0 seconds; given {timeout:g}", USAGE)
+    if (once is not None and not once.strip()) or session == "":
+        fail(f"{'--session' if session == '' else '--once'} needs a text", USAGE)
+    local = [] if provider_url is None else [_place(provider_url)]
+    from astrid_host.cli import logs
+
+    logs.set_up("pretty", logging.DEBUG if debug else logging.ERROR)
+
+    async def body(host: Served) -> int:
+        from astrid_host.cli.conversation import Conversation, lacking, new_session
+
+        if (what := await lacking(host)) is not None:
+            fail(what, HOST_FAILURE)
+        keyboard = Keyboard()
+        screen: Screen = JsonScreen() if as_json else TextScreen()
+        session_id = session or new_session()
+        talk = Conversation(host, screen, _decide(yes, keyboard, screen, principal), session_id, model, timeout)
+        if once is None and keyboard.is_terminal:
+            sys.stderr.write(f"session {printable(session_id)}: Ctrl-C ends a turn, Ctrl-D leaves\n")
+        with keyboard.kept():
+            return await _converse(talk, screen, keyboard, once, timeout)
+
+    boot = Boot(
+        capsules or [],
+        no_bundled,
+        workspace,
+        state_dir,
+        principal,
+        debug,
+        (*(allow_local or ()), *local),
+        lambda: _config(state_dir, principal, provider_url, model),
+    )
+    run_with_served(context, boot, body)
+
+
+async def _converse(talk: Conversation, screen: Screen, keyboard: Keyboard, once: str | None, timeout: float) -> int:
+    """Take turns until the person leaves; the exit code."""
+    import trio
+
+    code = 0
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            left: list[int] = []
+            nursery.start_soon(_interrupt, signals, talk, nursery.cancel_scope, left, once is None)
+            if once is not None:
+                code = _code(await talk.turn(once), screen, timeout)
+            else:
+                while (text := await keyboard.prompt()) is not None:
+                    if text.strip():
+                        _code(await talk.turn(text), screen, timeout)
+            nursery.cancel_scope.cancel()
+    if keyboard.is_terminal and once is None:
+        sys.stderr.write("\n")
+    return left[0] if left else code
+
+
+async def _interrupt(
+    signals: AsyncIterator[int], talk: Conversation, scope: trio.CancelScope, left: list[int], prompts: bool
+) -> None:
+    """Ctrl-C ends the turn; at the prompt, or again, it leaves."""
+    async for number in signals:
+        if number == signal.SIGINT and talk.in_turn and not talk.cancelled:
+            await talk.cancel()
+            continue
+        at_prompt = prompts and not talk.in_turn
+        left.append(TERMINATED if number == signal.SIGTERM else 0 if at_prompt else INTERRUPTED)
+        scope.cancel()
+        return
+
+
+def _code(ended: Ended, screen: Screen, timeout: float) -> int:
+    """What a turn's end is for a script."""
+    if ended == "silent":
+        screen.note(f"no final answer came within {timeout:g} s: the turn was cancelled")
+        return SAID_NO
+    return INTERRUPTED if ended == "cancelled" else 0
+
+
+def _decide(yes: bool, keyboard: Keyboard, screen: Screen, principal: str) -> Decide:
+    """Who decides on requests for approval: --yes, the person, or nobody, which denies them."""
+
+    async def decide(request: ApprovalRequired) -> str:
+        if yes:
+            return "approve"
+        if keyboard.is_terminal:
+            from astrid_host.cli.answering import decided_by
+
+            return await decided_by(keyboard, request)
+        screen.note(_denied(request, principal))
+        return "deny"
+
+    return decide
+
+
+def _denied(request: ApprovalRequired, principal: str) -> str:
+    from astrid_host.syscalls.approval import Asked, mend
+
+    found = _ASKER.fullmatch(request.reason)
+    asked = Asked(found[1] if found else "CAPSULE", principal, request.action, request.resource, None)
+    return f"{asked.capsule} asked to {asked.action!r} on {asked.resource!r} and was denied: {mend(asked)}"
+
+
+def _place(url: str) -> str:
+    """The HOST:PORT of a URL; leaves when it has none."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        host = None
+    if not host or not _VISIBLE.fullmatch(url):
+        fail(
+            f"--provider-url is a URL such as http://localhost:11434/v1 or https://api.openai.com; given {url!r}", USAGE
+        )
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _config(
+    state_dir: Path | None, principal: str, provider_url: str | None, model: str | None
+) -> Mapping[str, Mapping[str, str]]:
+    """What the provider's capsule is told in a host that is booted for this conversation."""
+    given = {"base_url": provider_url, "model": model, "api_key": _key(state_dir, principal)}
+    row = {key: value for key, value in given.items() if value}
+    return {PROVIDER: row} if row else {}
+
+
+def _key(state_dir: Path | None, principal: str) -> str | None:
+    """The key of the environment, unless one was set for the capsule."""
+    key = os.environ.get(KEY)
+    if not key:
+        return None
+    from astrid_host.stores import Stores
+
+    with closing(Stores(state_folder(state_dir))) as stores:
+        names = {(secret.principal, secret.capsule, secret.key) for secret in stores.secrets.all()}
+    return None if names & {("", PROVIDER, "api_key"), (principal, PROVIDER, "api_key")} else key

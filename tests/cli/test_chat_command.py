@@ -1,0 +1,418 @@
+"""`astrid-host chat`: real turns of the bundled agent with a server that speaks OpenAI's protocol, for scripts and for people."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+from openai_server import OpenAIServer, Script, by_results, calls, endless, openai_server, refuses, says, silent
+from running_hosts import until_it_listens
+
+from astrid_host.cli.screens import TextScreen, harmless, shortened
+
+CHAT = [sys.executable, "-m", "astrid_host.cli", "chat"]
+WRITE = {"file_path": "a.txt", "content": "hi\n"}
+Chat: TypeAlias = Callable[..., Any]
+MakeCapsule: TypeAlias = Callable[..., Path]
+
+
+@pytest.fixture
+def chat(surroundings: dict[str, str], tmp_path: Path) -> Chat:
+    """`astrid-host chat` with these arguments and nobody at a terminal, until it ends."""
+    (tmp_path / "work").mkdir()
+    surroundings.pop("OPENAI_API_KEY", None)
+
+    async def chat(*arguments: str, typed: str = "", **variables: str) -> subprocess.CompletedProcess[bytes]:
+        return await trio.run_process(
+            [*CHAT, *arguments],
+            cwd=tmp_path / "work",
+            env=surroundings | variables,
+            stdin=typed.encode(),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+
+    return chat
+
+
+class Person:
+    """Somebody at a terminal in which the command runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self.seen = ""
+        self._terminal = terminal
+        self._looked_at = 0
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    async def see(self, pattern: str) -> str:
+        """Wait until that is shown, after what was waited for before; all that was shown until then."""
+        with trio.move_on_after(20):
+            while (found := re.compile(pattern, re.DOTALL).search(self.seen, self._looked_at)) is None:
+                await trio.lowlevel.wait_readable(self._terminal)
+                try:
+                    self.seen += os.read(self._terminal, 1 << 16).decode()
+                except OSError as ended:
+                    raise AssertionError(f"it ended before it showed {pattern!r}: {self.seen}") from ended
+        assert found is not None, f"{pattern!r} is not shown, but {self.seen[self._looked_at :]!r}"
+        before, self._looked_at = self._looked_at, found.end()
+        return self.seen[before : found.end()]
+
+    async def ends(self) -> int:
+        with trio.fail_after(10):
+            return await trio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
+
+
+@asynccontextmanager
+async def at_terminal(
+    server: OpenAIServer, surroundings: dict[str, str], workspace: Path, *more: str
+) -> AsyncIterator[Person]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*CHAT, "--provider-url", server.url, *more],
+        cwd=workspace,
+        env=surroundings | {"TERM": "dumb", "COLUMNS": "100"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    before = termios.tcgetattr(ours)
+    try:
+        yield Person(process, ours)
+        assert termios.tcgetattr(ours) == before, "the terminal is not left as it was"
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+        os.close(ours)
+
+
+def objects(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+async def left(server: OpenAIServer) -> None:
+    """Wait until the provider was told to speak no more."""
+    with trio.fail_after(5):
+        while server.left < len(server.asked):
+            await trio.sleep(0.01)
+
+
+def writes(*then: str) -> Script:
+    """Text, then two tools at once, then text."""
+    return by_results(
+        calls(("list_directory", {"dir_path": "."}), ("write_file", WRITE), before=["Let me ", "look."]), says(*then)
+    )
+
+
+# For scripts.
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
+async def test_one_prompt_is_answered_on_stdout(chat: Chat, ending: str) -> None:
+    async with openai_server(says("Good ", "day\n", "to you")) as server:
+        done = await chat("--once", "hello", "--provider-url", server.url + ending, "--model", "test")
+    assert (done.stdout, done.stderr, done.returncode) == (b"Good day\nto you\n", b"", 0)
+    assert server.asked[0].last["content"] == "hello"
+    assert server.asked[0].body["model"] == "test"
+
+
+async def test_tool_calls_are_shown_on_stderr_and_what_needs_approval_is_denied(chat: Chat, tmp_path: Path) -> None:
+    async with openai_server(writes("It is ", "so.")) as server:
+        done = await chat("--once", "x", "--provider-url", server.url)
+    assert (done.stdout, done.returncode) == (b"Let me look.\nIt is so.\n", 0)
+    told = done.stderr.decode()
+    assert '-> list_directory {"dir_path":"."}\n' in told
+    assert "<- write_file failed: Denied" in told
+    assert "--yes" in told
+    assert "astrid-host approvals allow gatekeeper write_file" in told
+    assert not (tmp_path / "work" / "a.txt").exists()
+
+
+async def test_json_has_an_object_a_line_and_the_final_text_last(chat: Chat, tmp_path: Path) -> None:
+    async with openai_server(writes("It is ", "so.")) as server:
+        done = await chat("--once", "x", "--json", "--yes", "--provider-url", server.url)
+    assert (done.stderr, done.returncode) == (b"", 0)
+    lines = objects(done)
+    kinds = [next(iter(line)) for line in lines if "delta" not in line]
+    assert kinds[:2] == ["tool_call", "tool_call"]
+    assert sorted(kinds[2:-1]) == ["approval", "tool_result", "tool_result"]
+    assert lines[-1] == {"final": "It is so."}
+    assert "".join(line["delta"] for line in lines if "delta" in line) == "Let me look.It is so."
+    called = [line["tool_call"] for line in lines if "tool_call" in line]
+    results = {line["tool_result"]["call_id"]: line["tool_result"] for line in lines if "tool_result" in line}
+    assert [(call["name"], call["arguments"]) for call in called] == [
+        ("list_directory", {"dir_path": "."}),
+        ("write_file", WRITE),
+    ]
+    assert results.keys() == {call["call_id"] for call in called}
+    assert not any(result["is_error"] for result in results.values())
+    (approval,) = (line["approval"] for line in lines if "approval" in line)
+    assert (approval["action"], approval["decision"]) == ("write_file", "approve")
+    assert set(approval) == {"request_id", "action", "resource", "reason", "decision"}
+    assert (tmp_path / "work" / "a.txt").read_text() == "hi\n"
+
+
+async def test_each_line_of_stdin_is_a_prompt_of_one_session(chat: Chat) -> None:
+    async with openai_server(says("yes")) as server:
+        done = await chat("--provider-url", server.url, typed="one\n\n  \ntwo")
+    assert (done.stdout, done.stderr, done.returncode) == (b"yes\nyes\n", b"", 0)
+    assert [message["content"] for message in server.asked[-1].messages[-3:]] == ["one", "yes", "two"]
+
+
+async def test_every_chat_begins_anew_unless_a_session_is_named(chat: Chat) -> None:
+    async with openai_server(says("yes")) as server:
+        for session in ([], [], ["--session", "mine"], ["--session", "mine"]):
+            await chat("--once", "x", "--provider-url", server.url, *session)
+    users = [sum(message["role"] == "user" for message in asked.messages) for asked in server.asked]
+    assert users == [1, 1, 1, 2]
+
+
+async def test_no_answer_in_time_is_told(chat: Chat) -> None:
+    async with openai_server(silent()) as server:
+        done = await chat("--once", "x", "--timeout", "1", "--provider-url", server.url)
+    assert (done.stdout, done.returncode) == (b"", 1)
+    assert b"no final answer came within 1 s" in done.stderr
+
+
+async def test_a_failure_of_the_provider_is_the_final_answer(chat: Chat) -> None:
+    async with openai_server(refuses(400, "no such thing")) as server:
+        done = await chat("--once", "x", "--json", "--provider-url", server.url)
+    assert done.returncode == 0
+    assert "no such thing" in objects(done)[-1]["final"]
+
+
+async def test_the_key_is_that_of_the_environment_unless_one_was_set(chat: Chat, surroundings: dict[str, str]) -> None:
+    async with openai_server(says("yes")) as server:
+        once = ("--once", "x", "--provider-url", server.url)
+        await chat(*once)
+        await chat(*once, OPENAI_API_KEY="sk-environment")
+        setting = [sys.executable, "-m", "astrid_host.cli", "config", "set", "openai-compat.api_key"]
+        await trio.run_process(setting, env=surroundings, stdin=b"sk-that-was-set\n", capture_stdout=True)
+        await chat(*once, OPENAI_API_KEY="sk-environment")
+    keys = [asked.headers.get("authorization") for asked in server.asked]
+    assert keys == [None, "Bearer sk-environment", "Bearer sk-that-was-set"]
+
+
+async def test_without_an_agent_it_says_what_is_missing(chat: Chat, capsule: MakeCapsule) -> None:
+    done = await chat("--once", "x", "--no-bundled", "--capsules", str(capsule("mine")))
+    assert (done.stdout, done.returncode) == (b"", 3)
+    assert b"no loaded capsule takes prompts (user.v1.prompt); loaded are: mine." in done.stderr
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--provider-url", "localhost:11434"),
+        ("--provider-url", "ftp://localhost"),
+        ("--provider-url", "http://"),
+        ("--provider-url", "http://x:y"),
+        ("--provider-url", "http://a b"),
+        ("--timeout", "0"),
+        ("--timeout", "nan"),
+        ("--once", " "),
+        ("--session", ""),
+    ],
+)
+async def test_what_cannot_be_is_wrong_usage(chat: Chat, given: tuple[str, str]) -> None:
+    done = await chat(*given)
+    assert (done.stdout, done.returncode) == (b"", 2)
+    assert given[0].encode() in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+async def test_an_interrupted_prompt_of_a_script_is_cancelled(surroundings: dict[str, str], tmp_path: Path) -> None:
+    async with openai_server(endless(per_second=100)) as server:
+        process = subprocess.Popen(
+            [*CHAT, "--once", "x", "--provider-url", server.url],
+            cwd=tmp_path,
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            await trio.to_thread.run_sync(process.stdout.read, 1)
+            process.send_signal(signal.SIGINT)
+            with trio.fail_after(10):
+                await trio.to_thread.run_sync(process.communicate, abandon_on_cancel=True)
+            await left(server)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 130
+
+
+# For people.
+
+
+async def test_a_person_talks_approves_and_leaves(surroundings: dict[str, str], tmp_path: Path) -> None:
+    async with openai_server(writes("It is ", "so.")) as server:
+        async with at_terminal(server, surroundings, tmp_path) as person:
+            await person.see("Ctrl-C ends a turn.*> ")
+            person.type("go on\n")
+            await person.see('Let me look.\r\n.*-> write_file {"file_path":"a.txt"')
+            await person.see("requests approval: write_file.*anything else denies: ")
+            person.type("y\n")
+            await person.see("<- write_file: .*It is so.\r\n.*> ")
+            assert (tmp_path / "a.txt").read_text() == "hi\n"
+            person.type("again\n")
+            await person.see("anything else denies: ")
+            person.type("n\n")
+            await person.see("<- write_file failed: Denied.*It is so.\r\n.*> ")
+            person.type("\x04")
+            assert await person.ends() == 0
+
+
+async def test_ctrl_c_ends_the_turn_and_a_second_one_leaves(surroundings: dict[str, str], tmp_path: Path) -> None:
+    async with openai_server(endless(per_second=100)) as server:
+        async with at_terminal(server, surroundings, tmp_path) as person:
+            await person.see("> ")
+            person.type("speak\n")
+            await person.see("on and on")
+            person.type("\x03")
+            await person.see("\n> ")
+            await left(server)
+            server.script = says("Good day")
+            person.type("and now\n")
+            await person.see("Good day\r\n.*> ")
+            person.type("\x03")
+            assert await person.ends() == 0
+
+
+async def test_ctrl_c_while_a_person_is_asked_ends_the_turn(surroundings: dict[str, str], tmp_path: Path) -> None:
+    async with openai_server(writes("never")) as server:
+        async with at_terminal(server, surroundings, tmp_path) as person:
+            await person.see("> ")
+            person.type("write\n")
+            await person.see("anything else denies: ")
+            person.type("\x03")
+            await person.see("\n> ")
+            server.script = says("Good day")
+            person.type("y\n")  # is no answer to what was asked before
+            await person.see("Good day\r\n.*> ")
+            assert server.asked[-1].last["content"] == "y"
+            assert not (tmp_path / "a.txt").exists()
+            person.type("\x04")
+            assert await person.ends() == 0
+
+
+async def test_nothing_that_is_said_moves_the_terminal(surroundings: dict[str, str], tmp_path: Path) -> None:
+    evil = "\x1b[2J\x1b]0;title\x07"
+    script = by_results(calls(("word_count", {"text": evil}), ("no\x1b[2J", {})), says(f"a {evil} b"))
+    async with openai_server(script) as server:
+        async with at_terminal(server, surroundings, tmp_path) as person:
+            await person.see("> ")
+            person.type("x\n")
+            shown = await person.see(r"a \\x1b\[2J\\x1b\]0;title\\x07 b\r\n.*> ")
+            assert "\x1b[2J" not in shown
+            assert "\x07" not in shown
+            person.type("\x04")
+            assert await person.ends() == 0
+
+
+# With a host that runs.
+
+
+async def test_a_host_that_runs_answers_and_one_that_dies_is_told(
+    surroundings: dict[str, str], tmp_path: Path, chat: Chat, start: Any
+) -> None:
+    async with openai_server(says("from the host")) as server:
+        state = ("--state-dir", str(tmp_path / "state"))
+        await chat_config(surroundings, *state, "openai-compat.base_url", server.url)
+        running = start("run", *state, "--allow-local", server.address)
+        await trio.to_thread.run_sync(until_it_listens, running)
+        done = await chat("--once", "x", "--json", *state)
+        assert (objects(done)[-1], done.returncode) == ({"final": "from the host"}, 0)
+        server.script = silent()
+        async with trio.open_nursery() as nursery:
+
+            async def talk() -> None:
+                nonlocal done
+                done = await chat("--once", "x", *state)
+
+            nursery.start_soon(talk)
+            with trio.fail_after(20):
+                while len(server.asked) < 2:
+                    await trio.sleep(0.01)
+            running.kill()
+        assert done.returncode == 3
+        assert b"the host that runs has stopped, or was killed" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+async def chat_config(surroundings: dict[str, str], *arguments: str) -> None:
+    command = [sys.executable, "-m", "astrid_host.cli", "config", "set", *arguments]
+    await trio.run_process(command, env=surroundings, capture_stdout=True)
+
+
+# How text is shown.
+
+
+@pytest.mark.parametrize(
+    ("deltas", "final", "shown"),
+    [
+        (["Good ", "day"], "Good day", "Good day\n"),
+        (["Good ", "day\n"], "Good day", "Good day\n"),
+        ([], "Good day", "Good day\n"),
+        (["Good "], "Good day", "Good day\n"),
+        (["Good day"], "Stopped: enough.", "Good day\nStopped: enough.\n"),
+        ([], "", ""),
+        (["Let me look.", None, "It is so."], "It is so.", "Let me look.\nIt is so.\n"),
+        (["Let me look.", None], "It is so.", "Let me look.\nIt is so.\n"),
+        (["a", None, "b"], "ab", "a\nb\n"),
+    ],
+)
+def test_the_final_text_is_shown_once(
+    deltas: list[str | None], final: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = TextScreen()
+    for _ in range(2):
+        for text in deltas:
+            if text is None:
+                screen.tool_call("c", "x", {})
+            else:
+                screen.delta(text)
+        screen.final(final)
+        assert capsys.readouterr().out == shown
+
+
+def test_what_hides_is_escaped_and_what_is_written_stays() -> None:
+    assert (
+        harmless("a\tb\nc\u00a0d \u200d\U0001f468\u200d\U0001f469") == "a\tb\nc\u00a0d \u200d\U0001f468\u200d\U0001f469"
+    )
+    assert harmless("\x1b[2J\r\x9b\u202e") == "\\x1b[2J\\r\\x9b\\u202e"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "line"),
+    [
+        ("a  b\n c", 10, "a b c"),
+        ("0123456789", 10, "0123456789"),
+        ("0123456789a", 10, "012345678…"),
+        ("x" * 10_000, 5, "xxxx…"),
+        ("日本語日本語", 6, "日本…"),
+        ("\x1b", 10, "\\x1b"),
+        ("", 10, ""),
+    ],
+)
+def test_a_line_is_no_wider_than_the_terminal(text: str, width: int, line: str) -> None:
+    assert shortened(text, width) == line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from astrid_host.cli.tables import printable
 
@@ -20,10 +20,15 @@ JOINERS = "\u200c\u200d"  # letters of several scripts, and emoji, are written w
 
 
 class TextScreen:
-    """For people."""
+    """For people.
 
-    def __init__(self) -> None:
-        self._terminal = sys.stdout.isatty()
+    Args:
+        everything: where all of it goes; else what the agent says goes to stdout, and what it does to stderr.
+    """
+
+    def __init__(self, everything: TextIO | None = None) -> None:
+        self._answers, self._deeds = everything or sys.stdout, everything or sys.stderr
+        self._terminal = self._answers.isatty()
         self._said = ""  # in deltas, since the turn began
         self._since_call = 0  # where in it the agent went on after its last call of a tool
         self._open = False  # whether stdout is within a line
@@ -60,12 +65,12 @@ class TextScreen:
 
     def note(self, text: str) -> None:
         self._end_line()
-        sys.stderr.write(f"astrid-host: {printable(text)}\n")
+        self._deeds.write(f"astrid-host: {printable(text)}\n")
 
     def _say(self, text: str) -> None:
         if text:
-            sys.stdout.write(harmless(text) if self._terminal else text)
-            sys.stdout.flush()
+            self._answers.write(harmless(text) if self._terminal else text)
+            self._answers.flush()
             self._open = not text.endswith("\n")
 
     def _end_line(self) -> None:
@@ -75,8 +80,8 @@ class TextScreen:
     def _tell(self, line: str) -> None:
         """A line on stderr that is no wider than the terminal."""
         self._end_line()
-        sys.stderr.write(shortened(line, shutil.get_terminal_size().columns) + "\n")
-        sys.stderr.flush()
+        self._deeds.write(shortened(line, shutil.get_terminal_size().columns) + "\n")
+        self._deeds.flush()
 
 
 class JsonScreen:

@@ -61,7 +61,8 @@ def _finding(output: str, begin: str) -> str:
 
 def test_the_capsules_that_come_with_the_host_are_good(astrid: Astrid) -> None:
     done = astrid("check", capsules_folder())
-    assert done.stdout == "dead-letter, fs, http, kv-notes, router, shell, word-tools: 0 errors, 0 warnings\n"
+    names = ", ".join(sorted(folder.name for folder in capsules_folder().iterdir()))
+    assert done.stdout == f"{names}: 0 errors, 0 warnings\n"
     assert (done.stderr, done.returncode) == ("", 0)
 
 

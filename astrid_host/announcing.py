@@ -88,7 +88,7 @@ class Announcing:
             while True:
                 await self._changes.wait()
                 self._changes = trio.Event()
-                await self._tell_loaded(self._look(time.monotonic()))
+                await self._tell_loaded(self.seen())
 
     # Which capsules there are.
 
@@ -111,9 +111,9 @@ class Announcing:
 
     # That time passes.
 
-    def _look(self, now: float) -> tuple[str, ...]:
+    def seen(self) -> tuple[str, ...]:
         """The principals for whom something was done lately; what ticks made their handlers do is not counted."""
-        seen = self._seen
+        seen, now = self._seen, time.monotonic()
         for principal, account in list(self._accounts.by_principal.items()):
             done = account.calls + account.events - self._own.get(principal, 0)
             before = seen.get(principal)
@@ -124,7 +124,7 @@ class Announcing:
     async def _tick(self) -> None:
         while True:
             await trio.sleep(TICK_S)
-            principals = self._look(time.monotonic())
+            principals = self.seen()
             for count, principal in enumerate(principals, 1):
                 with self._bus.lock:
                     if self._bus.received(TICK, principal):

@@ -21,7 +21,7 @@ import trio
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
-from astrid_host.bus import KERNEL_TOPICS, Bus, Receiver, Subscription
+from astrid_host.bus import Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
@@ -41,7 +41,7 @@ from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
 from astrid_host.syscalls.patience import Patience
 from astrid_host.tools import Tools, bound_once
-from astrid_host.topics import check_pattern, check_topic
+from astrid_host.topics import KERNEL_TOPICS, check_pattern, check_topic
 from astrid_host.wit import Packages
 
 if TYPE_CHECKING:
@@ -325,7 +325,9 @@ async def open_host(
                 _tell_unknown(config or {}, registry)
                 tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
-                replacing = Replacing(registry, run_loops, turns, nursery, gone, announcing.change)
+                replacing = Replacing(
+                    registry, bus, run_loops, turns, nursery, gone, announcing.change, announcing.seen
+                )
                 methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)

@@ -172,7 +172,7 @@ class KernelMethods:
         hears = [
             capsule.id
             for capsule in ready
-            if any(handler.pattern == PROMPT for handler in capsule.handlers)
+            if any(handler.pattern == PROMPT and not handler.guard for handler in capsule.handlers)
             or (
                 capsule.run_loop is not None and acl_allows([row.pattern for row in capsule.manifest.subscribe], PROMPT)
             )

@@ -39,6 +39,18 @@ def seen(event: Event) -> HostEvent:
     return HostEvent(event.topic, payload, event.source_id, event.principal, event.seq, when)
 
 
+async def give_way(taken: int) -> None:
+    """Before each event: let others have their turn after every 64, else only see whether the task is cancelled.
+
+    `taken` counts the events. A full checkpoint for each would let the host run a whole turn for each, and fill up faster than
+    it is read.
+    """
+    if taken % IN_A_ROW:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    else:
+        await trio.lowlevel.checkpoint()
+
+
 class HostSubscription:
     """Events that match a pattern: `async with` it, then `async for` over it.
 
@@ -94,12 +106,8 @@ class HostSubscription:
 
     async def next_event(self) -> Event:
         """The next event as the bus has it; everything else as for iteration."""
-        # A full checkpoint for each event would let the host run a whole turn for each, and fill up faster than it is read.
         self._taken += 1
-        if self._taken % IN_A_ROW:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            await trio.lowlevel.checkpoint()
+        await give_way(self._taken)
         while True:
             arrived = trio.Event()
             with self._bus.lock:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+KERNEL_TOPICS = "astrid.v1.dispatch."  # only the kernel publishes below it
 TOPIC_BYTES = 256
 PUBLISH_SEGMENTS = 8
 MATCH_SEGMENTS = 20

@@ -7,13 +7,15 @@ the function declares. What a handle holds is closed when the guest drops it, an
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from astrid_host.abi.runtime import discard
 from astrid_host.errors import GuestFault
 from astrid_host.wit.types import Resource
 
 HANDLES = 65_536
+Held = TypeVar("Held")
 
 
 class HandleTable:
@@ -81,6 +83,10 @@ class HandleTable:
     def count(self, kind: type) -> int:
         """How many handles hold an object of exactly that class."""
         return sum(type(rep) is kind for _, rep in self._held.values())
+
+    def of(self, kind: type[Held]) -> Iterator[Held]:
+        """The objects of exactly that class that handles hold."""
+        return (rep for _, rep in self._held.values() if type(rep) is kind)
 
     def clear(self) -> None:
         """End all handles and close what they held.

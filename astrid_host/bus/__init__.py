@@ -7,12 +7,11 @@ from astrid_host.bus.broadcast import Receiver
 from astrid_host.bus.bus import Bus, Sink
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
-from astrid_host.bus.reports import FAILED, KERNEL_TOPICS, SETTLED, Failure, Report
+from astrid_host.bus.reports import FAILED, SETTLED, Failure, Report
 from astrid_host.bus.subscriptions import Subscription
 
 __all__ = [
     "FAILED",
-    "KERNEL_TOPICS",
     "SETTLED",
     "Bus",
     "Event",

@@ -19,9 +19,10 @@ from astrid_host.bus.broadcast import Ring
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
 from astrid_host.bus.rates import RateLimiter
-from astrid_host.bus.reports import FAILED, KERNEL_TOPICS, SETTLED, Failure, Report, Settled, shorten
+from astrid_host.bus.reports import FAILED, SETTLED, Failure, Report, Settled, shorten
 from astrid_host.bus.subscriptions import Subscription, Subscriptions
 from astrid_host.payloads import NIL_SOURCE, Payload
+from astrid_host.topics import KERNEL_TOPICS
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,12 @@ class Bus:
         quiet = self.stopping or failure.reason in ("no-handler", "quarantined")
         who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
         log.log(
-            logging.DEBUG if quiet else logging.WARNING, "%s: %s%s: %s", of, who, failure.reason, shorten(failure.detail)
+            logging.DEBUG if quiet else logging.WARNING,
+            "%s: %s%s: %s",
+            of,
+            who,
+            failure.reason,
+            shorten(failure.detail),
         )
         if event.topic.startswith(KERNEL_TOPICS):
             return

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-KERNEL_TOPICS = "astrid.v1.dispatch."
-FAILED = "astrid.v1.dispatch.failed."
-SETTLED = "astrid.v1.dispatch.settled."
+from astrid_host.topics import KERNEL_TOPICS
+
+FAILED = f"{KERNEL_TOPICS}failed."
+SETTLED = f"{KERNEL_TOPICS}settled."
 DETAIL_CHARACTERS = 4096
 
 

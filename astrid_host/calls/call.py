@@ -147,7 +147,8 @@ class Call(Activation):
         self.standing = False  # parked for that
         self.gave_up: tuple[object, ...] = ()  # queues that it waited for in vain
         self.memory_bytes = 0  # of its instance, at the end
-        self.peer: str | None = None  # whose frame it read last from a connection; what it publishes for others is theirs
+        # Whose frame it read last from a connection; what it publishes for others is theirs.
+        self.peer: str | None = None
 
     def take(self) -> Call:
         """As a `Source`: itself, once."""

@@ -91,9 +91,11 @@ class Registry:
         rest = [capsule for capsule in self.capsules.values() if capsule not in ordered]
         self.capsules = {capsule.id: capsule for capsule in (*ordered, *rest)}
         self._shadow(ordered)
-        for capsule in ordered:
-            if capsule.state == "loading":
-                await self._load(capsule, strict)
+        # All are built before the first starts: compiling takes long, and a run loop may not wait long for the others.
+        built = [(capsule, await self._build(capsule, strict)) for capsule in ordered if capsule.state == "loading"]
+        for capsule, run in built:
+            if run is not None:
+                await self._start(capsule, run, strict)
         self._tell_unsatisfied(ordered)
         await self._await_run_loops()
         self.complete = True
@@ -161,9 +163,18 @@ class Registry:
                 return f"binds {row.pattern} too"
         return ""
 
-    async def _load(self, capsule: Capsule, strict: bool) -> None:
+    async def _build(self, capsule: Capsule, strict: bool) -> ExportKind | None:
         try:
-            run = await self.prepare(capsule)
+            return await self._loader.build(capsule)
+        except AstridError as error:
+            if strict:
+                raise
+            self._failed(capsule, error)
+            return None
+
+    async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> None:
+        try:
+            await self._run_hook(capsule)
             if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
                 self.warn_of_dead_rows(capsule)
                 return
@@ -181,9 +192,12 @@ class Registry:
             StoreError: what was loaded before cannot be read or written.
         """
         run = await self._loader.build(capsule)
+        await self._run_hook(capsule)
+        return run
+
+    async def _run_hook(self, capsule: Capsule) -> None:
         if self._lifecycle is not None:
             await self._lifecycle.begin(capsule)
-        return run
 
     def bind(self, capsule: Capsule, old: Capsule | None = None) -> None:
         """Let events come to its handlers, if it has any: also those that wait for an older version of it."""

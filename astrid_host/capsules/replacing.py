@@ -5,30 +5,35 @@ takes over at once: calls in flight end on the old version, with its rights; wha
 order and still one at a time for each principal. What waits for a row that is no more is reported as `cancelled`. A run loop is
 stopped before its next version starts, and with it its subscriptions: what is published in between it does not receive.
 
-A capsule that handles `handle_lifecycle_restart` is called with that action, and nothing else, after it took over. (Astrid,
-kernel: background.)
+Before one is unloaded, `astrid.v1.capsule.unloading` tells so, `{"capsule_id"}`, to every principal for whom something was done
+lately; it goes when that was handled, 5 s later at most. A capsule that handles `handle_lifecycle_restart` is called with that
+action, and nothing else, after it took over. (Astrid, kernel: background.)
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import trio
 
 from astrid_host import manifest as manifests
 from astrid_host.abi import ExportKind
+from astrid_host.bus import Bus
 from astrid_host.calls import Turns, call_once
 from astrid_host.capsules.capsule import Capsule
 from astrid_host.capsules.discovery import MANIFEST
 from astrid_host.capsules.registry import Registry
 from astrid_host.capsules.runloops import RunLoops
 from astrid_host.errors import AstridError, GuestFailed, LoadError
+from astrid_host.payloads import NIL_SOURCE, from_value
 
 log = logging.getLogger(__name__)
 
 RESTARTED = "handle_lifecycle_restart"
+UNLOADING = "astrid.v1.capsule.unloading"
+FAREWELL_S = 5.0
 DRAIN_LOOK_S = 0.05
 
 
@@ -37,23 +42,29 @@ class Replacing:
 
     Args:
         registry: whose capsules.
+        bus: where it is told that one is unloaded.
         run_loops: stops and starts theirs.
         turns: knows which calls are under way.
         nursery: in which older versions wait for the end of their calls.
         gone: called with a capsule that takes no part any more: what the host keeps for it can go.
         changed: called when the set of capsules is another one.
+        seen: the principals for whom something was done lately.
     """
 
     def __init__(
         self,
         registry: Registry,
+        bus: Bus,
         run_loops: RunLoops,
         turns: Turns,
         nursery: trio.Nursery,
         gone: Callable[[Capsule], None],
         changed: Callable[[], None],
+        seen: Callable[[], Iterable[str]],
     ) -> None:
         self._registry = registry
+        self._bus = bus
+        self._seen = seen
         self._run_loops = run_loops
         self._turns = turns
         self._nursery = nursery
@@ -92,11 +103,14 @@ class Replacing:
 
         Raises:
             LoadError: there is no such capsule, or it takes no part.
+
+        Cancelled before it is taken out, it stays.
         """
         async with self._one_at_a_time:
             old = self._named(name)
             if old.state != "ready":
                 raise LoadError(f"{name} is {old.state}, so it cannot be unloaded")
+            await self._say_farewell(old)
             with trio.CancelScope(shield=True):
                 self._registry.unbind(old)
                 await self._run_loops.stop(old)
@@ -104,6 +118,34 @@ class Replacing:
                 self._leave(old)
             log.info("%s was unloaded", name)
             self._changed()
+
+    async def _say_farewell(self, old: Capsule) -> None:
+        """Tell that it will be unloaded, and wait until that was handled: it may have to end what it has begun."""
+        left, over = 1, trio.Event()
+
+        def handled() -> None:  # with the lock held
+            nonlocal left
+            left -= 1
+            if not left:
+                self._turns.tell(over.set)
+
+        told = from_value({"capsule_id": old.id})
+        for principal in self._seen():
+            with self._bus.lock:
+                if self._bus.received(UNLOADING, principal):
+                    event = self._bus.publish(UNLOADING, told, principal, NIL_SOURCE, entering=True)
+                    if event.left:
+                        left += 1
+                        event.settled = [handled]
+            self._turns.go()
+            await trio.lowlevel.checkpoint()
+        with self._bus.lock:
+            handled()
+        self._turns.ring()
+        with trio.move_on_after(FAREWELL_S) as bound:
+            await over.wait()
+        if bound.cancelled_caught:
+            log.warning("%s is unloaded although %s was not handled within %g s", old.id, UNLOADING, FAREWELL_S)
 
     def _named(self, name: str) -> Capsule:
         capsule = self._registry.capsules.get(name)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from astrid_host.listening import HostEvent
     from astrid_host.payloads.kinds import ApprovalRequired
 
-TOPIC = "astrid.v1.approval"
-ANSWERS = f"{TOPIC}.response."
 _ONCE = {"y": "approve", "yes": "approve"}
 _LONGER = {"s": "approve_session", "session": "approve_session", "a": "approve_always", "always": "approve_always"}
 
@@ -34,6 +32,8 @@ async def answer_at_terminal(
         keyboard: where the person types.
         task_status: told when it listens; a request before that would be denied, because nobody receives it.
     """
+    from astrid_host.syscalls.approval import TOPIC
+
     async with host.subscribe(TOPIC) as requests:
         if task_status is not None:
             task_status.started()
@@ -80,5 +80,7 @@ async def decided_by(keyboard: Keyboard, request: ApprovalRequired) -> str:
 
 async def answer(host: Served, request: ApprovalRequired, decision: str) -> None:
     """Tell the host what was decided."""
+    from astrid_host.syscalls.approval import ANSWERS
+
     payload = {"type": "approval_response", "request_id": request.request_id, "decision": decision}
     await host.publish(f"{ANSWERS}{request.request_id}", payload)

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import trio
 
-from astrid_host.cli.answering import ANSWERS, TOPIC, answer, question_in
+from astrid_host.bus import FAILED
+from astrid_host.cli.answering import answer, question_in
 from astrid_host.errors import AstridError
+from astrid_host.kernel_methods import ANSWER, PROMPT
 from astrid_host.payloads import NIL_SOURCE
+from astrid_host.syscalls.approval import ANSWERS, TOPIC
+from astrid_host.tools.topics import REQUEST, RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +30,8 @@ if TYPE_CHECKING:
     from astrid_host.listening import HostEvent
     from astrid_host.payloads.kinds import ApprovalRequired
 
-PROMPT, DELTA, RESPONSE = "user.v1.prompt", "agent.v1.stream.delta", "agent.v1.response"
-CALLED, RESULT = "tool.v1.request.execute", "tool.v1.execute.result"
-FAILED = f"astrid.v1.dispatch.failed.{PROMPT}"
+DELTA = "agent.v1.stream.delta"
+PROMPT_FAILED = FAILED + PROMPT
 CANCELLED_S = 5.0  # an agent need not say anything after a turn was cancelled
 DECIDED_S = 60.0  # so long the host waits for a decision
 LEAVE_S = 1.0
@@ -113,10 +116,10 @@ class Conversation:
         self._calls, self._answered = set(), set()
         self._bound = trio.CancelScope(deadline=trio.current_time() + self._timeout)
         self.in_turn, self.cancelled, final = True, False, False
-        watched = (CALLED, RESULT, FAILED, f"{ANSWERS}*")
+        watched = (REQUEST, RESULT, PROMPT_FAILED, f"{ANSWERS}*")
         try:
             with self._bound:
-                async with self._host.subscribe(DELTA, RESPONSE, TOPIC, observe=watched) as events:
+                async with self._host.subscribe(DELTA, ANSWER, TOPIC, observe=watched) as events:
                     await self._say(text, self._context)
                     final = await self._follow(events)
         finally:
@@ -152,7 +155,7 @@ class Conversation:
                 if event.topic == TOPIC:
                     if (request := question_in(event)) is not None:
                         requests.send_nowait(request)
-                elif event.topic == FAILED:
+                elif event.topic == PROMPT_FAILED:
                     await self._failed(event.payload)
                 elif self._show(event):
                     break
@@ -164,16 +167,16 @@ class Conversation:
         said = event.payload
         if not isinstance(said, dict):
             return False
-        if event.topic in (DELTA, RESPONSE):
+        if event.topic in (DELTA, ANSWER):
             text = said.get("text")
             if said.get("session_id") != self._session or not isinstance(text, str):
                 return False
-            if event.topic == RESPONSE and said.get("is_final") is True:
+            if event.topic == ANSWER and said.get("is_final") is True:
                 self._screen.final(text)
                 return True
             if event.topic == DELTA:
                 self._screen.delta(text)
-        elif event.topic == CALLED:
+        elif event.topic == REQUEST:
             self._called(event.source_id, said)
         elif event.topic == RESULT:
             self._result(said)
@@ -229,7 +232,7 @@ async def lacking(host: Served) -> str | None:
     if not ready["prompt_subscribers"]:
         what = f"no loaded capsule takes prompts ({PROMPT})"
     elif not ready["response_publishers"]:
-        what = f"no loaded capsule may answer prompts ({RESPONSE})"
+        what = f"no loaded capsule may answer prompts ({ANSWER})"
     else:
         return None
     return (

@@ -25,6 +25,7 @@ from astrid_host.cli.run import show
 from astrid_host.cli.screens import TextScreen
 from astrid_host.cli.served import Booted
 from astrid_host.control.policies import CallPolicies
+from astrid_host.tools.topics import TOOL_TOPICS
 
 if TYPE_CHECKING:
     from astrid_host.payloads.kinds import ApprovalRequired
@@ -77,7 +78,7 @@ async def _call(host: Host, console: Console, name: str, arguments: dict[str, ob
         async for event in events:
             hops.append(event)
 
-    async with host.subscribe("tool.v1.*", observe=True) as events, trio.open_nursery() as nursery:
+    async with host.subscribe(f"{TOOL_TOPICS}*", observe=True) as events, trio.open_nursery() as nursery:
         nursery.start_soon(watch, events)
         await trio.testing.wait_all_tasks_blocked()
         begun_at, begun = time.time(), time.perf_counter()

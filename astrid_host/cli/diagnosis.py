@@ -98,6 +98,7 @@ async def _spin() -> tuple[float, str]:
     import trio
 
     from astrid_host import open_host
+    from astrid_host.bus import FAILED
     from astrid_host.engine import wat
 
     with tempfile.TemporaryDirectory(prefix="astrid-host-doctor-") as folder:
@@ -108,7 +109,7 @@ async def _spin() -> tuple[float, str]:
         with trio.fail_after(SPIN_WITHIN_S):
             async with (
                 open_host([place], workspace=folder, state_dir=":memory:", strict=True) as host,
-                host.subscribe("astrid.v1.dispatch.failed.doctor.spin") as failures,
+                host.subscribe(f"{FAILED}doctor.spin") as failures,
             ):
                 begun = time.perf_counter()
                 host.publish("doctor.spin", {})

@@ -16,7 +16,7 @@ import trio
 from astrid_host.bus import Event
 from astrid_host.errors import HostClosed
 from astrid_host.host import Host
-from astrid_host.listening import IN_A_ROW, HostEvent, HostSubscription, seen
+from astrid_host.listening import HostEvent, HostSubscription, give_way, seen
 
 
 @asynccontextmanager
@@ -65,10 +65,7 @@ class Merged:
     async def next_event(self) -> Event:
         """The next event as the bus has it; everything else as for iteration."""
         self._taken += 1
-        if self._taken % IN_A_ROW:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            await trio.lowlevel.checkpoint()
+        await give_way(self._taken)
         while True:
             self._look()
             self._look()  # again: what has a lower number than anything found is there by now

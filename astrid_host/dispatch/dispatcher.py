@@ -11,13 +11,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure
+from astrid_host.bus import Bus, Event, Failure
 from astrid_host.calls import Accounts, Call, Turns
 from astrid_host.dispatch.brakes import Brake, waits_for
 from astrid_host.dispatch.handlers import Handler, Handlers, Receiver, Route
 from astrid_host.dispatch.outcomes import WENT_ON, Outcome, first_of, outcome, with_refusals
 from astrid_host.dispatch.queues import Queue, Work
 from astrid_host.errors import GuestCancelled, GuestFailed
+from astrid_host.topics import KERNEL_TOPICS
 
 log = logging.getLogger(__name__)
 now = time.monotonic

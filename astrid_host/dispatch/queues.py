@@ -18,9 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from astrid_host.bus import KERNEL_TOPICS, Event
+from astrid_host.bus import Event
 from astrid_host.calls import Call, Pace
 from astrid_host.payloads import NIL_SOURCE
+from astrid_host.topics import KERNEL_TOPICS
 
 if TYPE_CHECKING:
     from astrid_host.dispatch.brakes import Brake

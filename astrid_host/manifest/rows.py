@@ -9,6 +9,7 @@ from astrid_host.manifest.problems import quoted, shown
 from astrid_host.manifest.schema import DEFAULT_PRIORITY, PublishRow, SubscribeRow
 from astrid_host.manifest.sheet import Sheet
 from astrid_host.topics import (
+    KERNEL_TOPICS,
     PUBLISH_SEGMENTS,
     TOPIC_BYTES,
     acl_allows,
@@ -22,7 +23,6 @@ PUBLISH = ("wit", *PINS, "fanout", "settle")
 OF_HANDLER = ("priority", "on_error", "reply", "guard", "except")
 SUBSCRIBE = ("wit", *PINS, "fanout", "handler", *OF_HANDLER)
 PRIORITY_MOST = (1 << 32) - 1
-KERNEL_TOPICS = "astrid.v1.dispatch."
 # The kernel puts up to four segments before the topic that it reports on.
 HANDLED_SEGMENTS = PUBLISH_SEGMENTS + 4
 Table = Literal["publish", "subscribe"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from astrid_host.manifest.capabilities import read_capabilities
 from astrid_host.manifest.interfaces import read_exports, read_imports
@@ -46,6 +46,8 @@ MEMORY_LEAST, MEMORY_MOST = 1 << 16, 4 << 30
 CONCURRENCY_MOST = 1024
 DAY_S = 86_400
 
+Entry = TypeVar("Entry", ContextFile, Uplink)
+
 
 def read_manifest(sheet: Sheet) -> Manifest | None:
     """The manifest that a sheet holds; None when it has no name or version. Problems go to the sheet."""
@@ -63,9 +65,9 @@ def read_manifest(sheet: Sheet) -> Manifest | None:
         "capabilities": read_capabilities(sheet),
         "env": _env(sheet),
         "commands": _commands(sheet),
-        "context_files": _context_files(sheet),
+        "context_files": _of_texts(sheet, "context_file", ContextFile),
         "mcp_servers": _mcp_servers(sheet),
-        "uplinks": _uplinks(sheet),
+        "uplinks": _of_texts(sheet, "uplink", Uplink),
         "skills": tuple(entry for _, entry in sheet.entries("skill")),
         "limits": _limits(sheet),
     }
@@ -171,12 +173,13 @@ def _commands(sheet: Sheet) -> tuple[Command, ...]:
     return tuple(found)
 
 
-def _context_files(sheet: Sheet) -> tuple[ContextFile, ...]:
+def _of_texts(sheet: Sheet, name: str, kind: type[Entry]) -> tuple[Entry, ...]:
+    """The entries of a table whose fields are all texts."""
     found = []
-    for number, table in sheet.entries("context_file"):
-        where = ("context_file", number)
-        sheet.unknown(table, ContextFile.__struct_fields__, *where)
-        found.append(ContextFile(*(sheet.field(table, key, str, *where) for key in ContextFile.__struct_fields__)))
+    for number, table in sheet.entries(name):
+        where = (name, number)
+        sheet.unknown(table, kind.__struct_fields__, *where)
+        found.append(kind(*(sheet.field(table, key, str, *where) for key in kind.__struct_fields__)))
     return tuple(found)
 
 
@@ -201,15 +204,6 @@ def _warn_of_mcp_commands(sheet: Sheet, servers: tuple[McpServer, ...], allowed:
         elif server.command is not None and server.command not in allowed:
             mend = f"[capabilities]\nhost_process = [{', '.join(map(quoted, (*allowed, server.command)))}]"
             sheet.warn(f"the server's command {shown(server.command)} is not in host_process", *where, mend=mend)
-
-
-def _uplinks(sheet: Sheet) -> tuple[Uplink, ...]:
-    found = []
-    for number, table in sheet.entries("uplink"):
-        where = ("uplink", number)
-        sheet.unknown(table, Uplink.__struct_fields__, *where)
-        found.append(Uplink(*(sheet.field(table, key, str, *where) for key in Uplink.__struct_fields__)))
-    return tuple(found)
 
 
 def _limits(sheet: Sheet) -> Limits:

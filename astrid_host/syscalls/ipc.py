@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from astrid_host.abi import Variant
-from astrid_host.bus import KERNEL_TOPICS, Bus, Event, Failure, Subscription
+from astrid_host.bus import Bus, Event, Failure, Subscription
 from astrid_host.calls import Call, Refusal, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
@@ -25,7 +25,7 @@ from astrid_host.gates import PublishGate, SubscribeGate
 from astrid_host.manifest import Manifest
 from astrid_host.payloads import PAYLOAD_BYTES, parse
 from astrid_host.syscalls.interface import Interface, syscall
-from astrid_host.topics import acl_allows
+from astrid_host.topics import KERNEL_TOPICS, acl_allows
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +195,12 @@ class GuestSubscription:
             self.closed = True
             with self._bus.lock:
                 self._bus.unsubscribe(self.queue)
+
+
+def has_messages(call: Call) -> bool:
+    """Whether one of the subscriptions of the call's guest has a message."""
+    instance = call.instance
+    return instance is not None and any(held.queue.waiting for held in instance.handles.of(GuestSubscription))
 
 
 class SubscriptionReadiness:

@@ -86,8 +86,7 @@ class Reply:
         if self._begun:
             return
         self._begun = True
-        pairs = [("content-type", kind), *(headers or {}).items()]
-        encoded = [(name.encode(), value.encode()) for name, value in pairs]
+        encoded = [(name.encode(), value.encode()) for name, value in {"content-type": kind, **(headers or {})}.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def raw(self, data: bytes) -> None:

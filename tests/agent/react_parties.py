@@ -242,22 +242,3 @@ async def agent(
             yield parties
             await parties.check_finals()
             nursery.cancel_scope.cancel()
-
-
-# Messages of a conversation.
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def assistant(content: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content}
-
-
-def result(call_id: str, content: str, is_error: bool = False) -> dict[str, Any]:
-    return {"role": "tool", "content": {"call_id": call_id, "content": content, "is_error": is_error}}
-
-
-def called(*calls: tuple[str, str, Any]) -> dict[str, Any]:
-    return assistant([{"id": call_id, "name": name, "arguments": arguments} for call_id, name, arguments in calls])

@@ -32,10 +32,10 @@ async def first(host: Host, topic: str, on: str, payload: dict[str, Any], princi
 
 
 async def prompt(host: Host, workspace_root: str = "", principal: str = "default") -> str:
-    request = {"workspace_root": workspace_root, "session_id": "s"}
+    request = {"workspace_root": workspace_root, "session_id": "s", "request_id": "r"}
     ready = await first(host, "spark.v1.request.build", "spark.v1.response.ready", request, principal)
-    assert ready.keys() == {"prompt", "session_id"}
-    assert ready["session_id"] == "s"
+    assert ready.keys() == {"prompt", "session_id", "request_id"}
+    assert (ready["session_id"], ready["request_id"]) == ("s", "r")
     return str(ready["prompt"])
 
 

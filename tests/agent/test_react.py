@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 from guests_in_wat import Guest, capsule
-from react_parties import PROVIDER, REACT, agent, assistant, call, called, result, said, user
+from messages import assistant, called, result, user
+from react_parties import PROVIDER, REACT, agent, call, said
 
 from astrid_host import open_host
 

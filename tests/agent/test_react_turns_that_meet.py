@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 from guests_in_wat import FAILED
-from react_parties import PROVIDER, STREAM, Parties, agent, assistant, call, called, result, said, user
+from messages import assistant, called, result, user
+from react_parties import PROVIDER, STREAM, Parties, agent, call, said
 
 EXECUTE = "tool.v1.request.execute"
 CANCEL_TOOLS = "tool.v1.request.cancel"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from messages import assistant, called, result, user
 
 from astrid_host import BUNDLED, Host, open_host
 from astrid_host.stores import KvStore, Stores
@@ -20,20 +21,8 @@ WAIT_S = 20
 KEPT = "default:capsule:session"
 
 
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
-
-
 def call(call_id: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": [{"id": call_id, "name": "read_file", "arguments": {"b": 1, "a": [2]}}]}
-
-
-def result(call_id: str, text: str) -> dict[str, Any]:
-    return {"role": "tool", "content": {"call_id": call_id, "content": text, "is_error": False}}
+    return called((call_id, "read_file", {"b": 1, "a": [2]}))
 
 
 class Client:
@@ -88,11 +77,8 @@ async def keeping(state: Path | str = ":memory:", **config: str) -> AsyncIterato
 @contextmanager
 def kept_in(state: Path) -> Iterator[KvStore]:
     """What capsules keep, while no host runs."""
-    stores = Stores(state)
-    try:
+    with closing(Stores(state)) as stores:
         yield stores.kv
-    finally:
-        stores.close()
 
 
 async def test_messages_are_handed_out_as_they_came_in() -> None:

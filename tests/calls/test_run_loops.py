@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from guests_in_wat import (
     FAILED,
+    FIRST,
+    MESSAGE,
     READY,
+    RECEIVED,
     RECV,
-    RETURNED,
     SUBSCRIBE,
     Guest,
     capsule,
@@ -19,11 +21,9 @@ from guests_in_wat import (
     good_still_answers,
     hosted,
     next_of,
+    receive,
     spin,
 )
-
-ENVELOPE = 1200
-FIRST = f"(i32.load (i32.const {ENVELOPE + 8}))"
 
 
 def loop(place: Path, body: str = "", name: str = "loop", **more: Any) -> None:
@@ -31,16 +31,15 @@ def loop(place: Path, body: str = "", name: str = "loop", **more: Any) -> None:
     guest = Guest(SUBSCRIBE, RECV, READY)
     guest.add(
         f"""(func (export "run") (local $i i32) (local $j i32)
-          (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
-          (local.set $j (i32.load (i32.const {RETURNED + 4})))
+          {guest.subscribe("l.ask")}
           (call $ready)
           (loop $again
             (global.set $heap (i32.const 65536))
-            (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
-            (if (i32.load (i32.const {ENVELOPE + 12})) (then
+            {receive()}
+            (if {RECEIVED} (then
               {body}
               (call $publish {guest.text(f"said.{name}")}
-                (i32.load offset=8 {FIRST}) (i32.load offset=12 {FIRST}))))
+                {MESSAGE})))
             (br $again)))"""
     )
     capsule(place, name, guest, {"l.ask": {}}, ["said.*"], **more)
@@ -123,11 +122,10 @@ async def test_a_refused_publish_of_a_run_loop_is_reported(tmp_path: Path) -> No
     guest = Guest(SUBSCRIBE, RECV, READY)
     guest.add(
         f"""(func (export "run") (local $j i32)
-          (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
-          (local.set $j (i32.load (i32.const {RETURNED + 4})))
+          {guest.subscribe("l.ask")}
           (call $ready)
           (loop $again
-            (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
+            {receive()}
             {guest.say("else.where", "1")}
             (br $again)))"""
     )

@@ -11,8 +11,9 @@ import pytest
 import trio
 from guests_in_wat import (
     FAILED,
+    MESSAGE,
+    RECEIVED,
     RECV,
-    RETURNED,
     SUBSCRIBE,
     Guest,
     capsule,
@@ -21,45 +22,26 @@ from guests_in_wat import (
     good_still_answers,
     hosted,
     next_of,
+    receive,
     spin,
 )
 
-ENVELOPE = 1200  # where recv writes its result: an error byte, then the envelope at 8
-
-
-def subscribe(guest: Guest, pattern: str) -> str:
-    """Subscribe, and keep the handle in `$j`."""
-    return (
-        f"(call $subscribe {guest.text(pattern)} (i32.const {RETURNED}))"
-        f"(local.set $j (i32.load (i32.const {RETURNED + 4})))"
-    )
-
-
-def recv(timeout_ms: int) -> str:
-    return f"(call $recv (local.get $j) (i64.const {timeout_ms}) (i32.const {ENVELOPE}))"
-
 
 def got(then: str, otherwise: str = "") -> str:
-    return f"(if (i32.load (i32.const {ENVELOPE + 12})) (then {then}) (else {otherwise}))"
-
-
-def message_text() -> str:
-    """Two operands: the payload of the message that was received last."""
-    first = f"(i32.load (i32.const {ENVELOPE + 8}))"
-    return f"(i32.load offset=8 {first}) (i32.load offset=12 {first})"
+    return f"(if {RECEIVED} (then {then}) (else {otherwise}))"
 
 
 def say_message(guest: Guest, topic: str) -> str:
-    return f"(call $publish {guest.text(topic)} {message_text()})"
+    return f"(call $publish {guest.text(topic)} {MESSAGE})"
 
 
 def waiter(place: Path, name: str = "waiter", timeout_ms: int = 60_000, **more: Any) -> None:
     """Says `said.begun`, waits on `w.more`, and says what it got on `said.got` or, when nothing came, `said.nothing`."""
     guest = Guest(SUBSCRIBE, RECV)
     guest.handles(
-        subscribe(guest, "w.more")
+        guest.subscribe("w.more")
         + guest.say("said.begun")
-        + recv(timeout_ms)
+        + receive(timeout_ms)
         + got(say_message(guest, "said.got"), guest.say("said.nothing"))
     )
     capsule(place, name, guest, {"w.ask": "act", "w.more": {}}, ["said.*"], **more)
@@ -121,10 +103,10 @@ async def test_waiting_costs_no_computing_time(tmp_path: Path) -> None:
 async def test_the_late_end_of_a_wait_does_not_end_the_next(tmp_path: Path) -> None:
     """The first wait ends by time; its message comes in the second one, and only there."""
     guest = Guest(SUBSCRIBE, RECV)
-    first = recv(20) + got("(unreachable)", guest.say("said.first"))
-    second = recv(60_000) + got(say_message(guest, "said.second"), "(unreachable)")
-    third = recv(30) + got("(unreachable)", guest.say("said.third"))
-    guest.handles(subscribe(guest, "w.more") + first + second + third)
+    first = receive(20) + got("(unreachable)", guest.say("said.first"))
+    second = receive(60_000) + got(say_message(guest, "said.second"), "(unreachable)")
+    third = receive(30) + got("(unreachable)", guest.say("said.third"))
+    guest.handles(guest.subscribe("w.more") + first + second + third)
     capsule(tmp_path, "waiter", guest, {"w.ask": "act", "w.more": {}}, ["said.*"])
     async with hosted(tmp_path) as host, host.subscribe("said.*") as said:
         host.publish("w.ask", 1)
@@ -172,7 +154,7 @@ async def test_waits_nest_several_levels_deep(tmp_path: Path) -> None:
     """Each level asks the next and waits for its answer; the last one answers. 20 principals at once."""
     for level in range(LEVELS):
         guest = Guest(SUBSCRIBE, RECV)
-        ask = subscribe(guest, f"up.{level + 1}") + guest.say(f"down.{level + 1}") + recv(20_000)
+        ask = guest.subscribe(f"up.{level + 1}") + guest.say(f"down.{level + 1}") + receive(20_000)
         guest.handles(ask + got(say_message(guest, f"up.{level}"), "(unreachable)"))
         rows: dict[str, str | dict[str, Any]] = {f"down.{level}": "act", f"up.{level + 1}": {}}
         capsule(tmp_path, f"level{level}", guest, rows, ["up.*", "down.*"])

@@ -23,6 +23,7 @@ from guests_in_wat import (
 )
 
 from astrid_host import Host
+from astrid_host.capsules import replacing
 from astrid_host.errors import LoadError
 from astrid_host.manifest import ManifestError
 
@@ -191,6 +192,31 @@ async def test_what_an_unloaded_capsule_was_to_handle_is_reported_and_its_tools_
             assert (await next_of(again)).payload == 3
 
 
+async def test_a_capsule_may_end_what_it_has_begun_before_it_is_unloaded(tmp_path: Path) -> None:
+    guest = Guest()
+    guest.handles(guest.when("unloading", guest.say("x.farewell")))
+    capsule(tmp_path, "x", guest, {"astrid.v1.capsule.unloading": "unloading", "x.ask": "act"}, ["x.farewell"])
+    async with hosted(tmp_path) as host, host.subscribe("x.farewell") as farewells:
+        host.publish("x.ask", 1, principal="alice")
+        await host.unload("x")
+        told = [await next_of(farewells) for _ in range(2)]
+        assert {event.principal for event in told} == {"default", "alice"}
+        assert [event.payload for event in told] == [{"capsule_id": "x"}] * 2
+        assert host.stats().failures == {}
+
+
+async def test_a_farewell_that_takes_too_long_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(replacing, "FAREWELL_S", 0.05)
+    version(tmp_path, "old", waits=True, subscribe={"astrid.v1.capsule.unloading": "act"})
+    async with hosted(tmp_path) as host, host.subscribe("old.done") as done:
+        await host.unload("x")
+        assert "was not handled within" in caplog.text
+        host.publish("x.go", {})
+        assert (await next_of(done)).payload == {"capsule_id": "x"}
+
+
 async def test_an_unknown_capsule_is_named_with_those_that_there_are(tmp_path: Path) -> None:
     good(tmp_path)
     async with hosted(tmp_path) as host:
@@ -267,6 +293,7 @@ async def test_thousands_of_calls_around_ten_reloads_are_all_answered_in_order(t
     async def reading(done: Any) -> None:
         while sum(map(len, seen.values())) < 2000:
             event = await next_of(done)
+            assert event.principal is not None
             seen[event.principal].append(event.payload)
 
     async with hosted(tmp_path) as host, host.subscribe("*.done") as done:

@@ -6,13 +6,24 @@ from pathlib import Path
 
 import pytest
 import trio
-from guests_in_wat import READY, RECV, RETURNED, SUBSCRIBE, Guest, capsule, good, good_still_answers, hosted, next_of
+from guests_in_wat import (
+    FIRST,
+    READY,
+    RECEIVED,
+    RECV,
+    SUBSCRIBE,
+    Guest,
+    capsule,
+    good,
+    good_still_answers,
+    hosted,
+    next_of,
+    receive,
+)
 
 from astrid_host.capsules import runloops
 
 HEALTH = "astrid.v1.health.failed"
-ENVELOPE = 1200
-FIRST = f"(i32.load (i32.const {ENVELOPE + 8}))"
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +37,12 @@ def loop(place: Path, always: bool = False) -> None:
     traps = f"(if (i32.eq (i32.load8_u (i32.load offset=8 {FIRST})) (i32.const 57)) (then (unreachable)))"
     guest.add(
         f"""(func (export "run") (local $j i32)
-          (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
-          (local.set $j (i32.load (i32.const {RETURNED + 4})))
+          {guest.subscribe("l.ask")}
           (call $ready)
           {"(unreachable)" if always else ""}
           (loop $again
-            (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
-            (if (i32.load (i32.const {ENVELOPE + 12})) (then {traps} {guest.say("said.loop", "1")}))
+            {receive()}
+            (if {RECEIVED} (then {traps} {guest.say("said.loop", "1")}))
             (br $again)))"""
     )
     capsule(place, "loop", guest, {"l.ask": {}}, ["said.*"])

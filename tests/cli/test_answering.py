@@ -12,11 +12,12 @@ import pytest
 import trio
 
 from astrid_host import open_host
-from astrid_host.cli.answering import TOPIC, answer_at_terminal
+from astrid_host.cli.answering import answer_at_terminal
 from astrid_host.cli.keyboard import Keyboard
 from astrid_host.cli.served import Booted
 from astrid_host.control.policies import CallPolicies
 from astrid_host.payloads import from_value
+from astrid_host.syscalls.approval import TOPIC
 
 REQUEST_ID = "0b0f2a63-7c0f-4b58-8f0c-9d6c2f2f7a11"
 SPY = "2f1c7d2e-7d3b-5e0a-9a55-0a1b2c3d4e5f"

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tomli_w
-from guests_in_wat import RECV, RETURNED, SUBSCRIBE, Guest, capsule, compute
+from guests_in_wat import RECV, SUBSCRIBE, Guest, capsule, compute, receive
 
 DROP = '(import "astrid:ipc/host@1.0.0" "[resource-drop]subscription" (func $drop (param i32)))'
-ENVELOPE = 1200
 MANY = 1100  # events of a flood: more than a queue has room for before its publisher is slowed down
 BODY = len('"000000|')  # where the letters begin in a payload's JSON
 
@@ -66,10 +65,9 @@ def act_of(payload: str, role: Role) -> str:
 def waits(guest: Guest, name: str) -> str:
     """Wait for somebody's `w.ask.wake`."""
     return f"""
-    (call $subscribe {guest.text("w.ask.wake")} (i32.const {RETURNED}))
-    (local.set $j (i32.load (i32.const {RETURNED + 4})))
+    {guest.subscribe("w.ask.wake")}
     {guest.say(f"w.said.waits.{name}")}
-    (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
+    {receive()}
     (call $drop (local.get $j))"""
 
 

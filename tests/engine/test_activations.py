@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,19 +13,7 @@ from linked_guests import HOOK, MEMORY, NUMBER_IMPORT, hook, linked, number, pla
 from astrid_host.engine import Activation, Engine, Entry, Suspend
 from astrid_host.errors import HostError, Trap
 
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(None)
-
-
-@pytest.fixture(autouse=True)
-def quick_switches() -> Iterator[None]:
-    """Threads change as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("quick_switches")
 
 
 class Own(Exception):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-
 import pytest
 from guests_in_wat import Guest
 from linked_guests import (
@@ -23,19 +20,7 @@ from linked_guests import (
 from astrid_host.engine import Activation, Engine, Import, Suspend
 from astrid_host.errors import GuestFailed, GuestFault, Trap
 
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(None)
-
-
-@pytest.fixture(autouse=True)
-def quick_switches() -> Iterator[None]:
-    """Threads change as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("quick_switches")
 
 
 @pytest.mark.parametrize("might_wait", [False, True], ids=["plainly", "as futures of their own"])

@@ -78,10 +78,12 @@ def test_without_rows_nothing_may_be_published() -> None:
 def test_a_denial_names_the_line_to_add() -> None:
     denial = may_publish(manifest(), "a.b")
     assert denial is not None
-    assert denial.detail == "capsule 'x' may not publish 'a.b': add to its Capsule.toml: [publish] \"a.b\" = { wit = \"opaque\" }"
+    row = '"a.b" = { wit = "opaque" }'
+    assert denial.detail == f"capsule 'x' may not publish 'a.b': add to its Capsule.toml: [publish] {row}"
     denial = may_subscribe(manifest(), "a.*")
     assert denial is not None
-    assert denial.detail == "capsule 'x' may not subscribe to 'a.*': add to its Capsule.toml: [subscribe] \"a.*\" = { wit = \"opaque\" }"
+    row = '"a.*" = { wit = "opaque" }'
+    assert denial.detail == f"capsule 'x' may not subscribe to 'a.*': add to its Capsule.toml: [subscribe] {row}"
 
 
 @pytest.mark.parametrize(

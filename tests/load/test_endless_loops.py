@@ -10,7 +10,21 @@ from pathlib import Path
 
 import pytest
 import trio
-from guests_in_wat import FAILED, READY, RECV, RETURNED, SUBSCRIBE, Guest, capsule, good, hosted, next_of
+from guests_in_wat import (
+    FAILED,
+    MESSAGE,
+    READY,
+    RECEIVED,
+    RECV,
+    RETURNED,
+    SUBSCRIBE,
+    Guest,
+    capsule,
+    good,
+    hosted,
+    next_of,
+    receive,
+)
 
 from astrid_host import Host
 from astrid_host.bus import Event
@@ -19,7 +33,6 @@ from astrid_host.syscalls.ipc import endless
 
 DEPTH = 1024
 NAMES = [f"p{n}" for n in range(8)]
-ENVELOPE = 1200
 
 
 def handler(place: Path, me: str, other: str) -> None:
@@ -31,16 +44,15 @@ def handler(place: Path, me: str, other: str) -> None:
 def run_loop(place: Path, me: str, other: str) -> None:
     """The same, as a run loop."""
     guest = Guest(SUBSCRIBE, RECV, READY)
-    first = f"(i32.load (i32.const {ENVELOPE + 8}))"
     guest.add(f"""(func (export "run") (local $subscription i32)
       (call $subscribe {guest.text(f"hop.{me}")} (i32.const {RETURNED}))
       (local.set $subscription (i32.load (i32.const {RETURNED + 4})))
       (call $ready)
       (loop $again
         (global.set $heap (i32.const 65536))
-        (call $recv (local.get $subscription) (i64.const 60000) (i32.const {ENVELOPE}))
-        (if (i32.load (i32.const {ENVELOPE + 12})) (then
-          (call $publish {guest.text(f"hop.{other}")} (i32.load offset=8 {first}) (i32.load offset=12 {first}))))
+        {receive(handle="$subscription")}
+        (if {RECEIVED} (then
+          (call $publish {guest.text(f"hop.{other}")} {MESSAGE})))
         (br $again)))""")
     capsule(place, me, guest, {f"hop.{me}": {}}, ["hop.*"])
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from guests_in_wat import READY, RECV, RETURNED, SUBSCRIBE, Guest, capsule, hosted, next_of
+from guests_in_wat import ENVELOPE, MESSAGE, READY, RECEIVED, RECV, SUBSCRIBE, Guest, capsule, hosted, next_of, receive
 
 from astrid_host.bus import Event, Subscription
 
 MANY = 5000
 PRINCIPALS, EACH = 64, 150
-ENVELOPE = 1200
 TOPIC = "a.said"
 
 
@@ -55,18 +54,16 @@ async def test_5000_principals_with_one_event_each_drain_from_one_subscription(t
 async def test_5000_principals_with_one_event_each_drain_through_a_run_loop(tmp_path: Path) -> None:
     """The loop says each message again, on behalf of whose it was."""
     guest = Guest(SUBSCRIBE, RECV, READY)
-    first = f"(i32.load (i32.const {ENVELOPE + 8}))"
     guest.add(
         f"""(func (export "run") (local $subscription i32)
-          (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
-          (local.set $subscription (i32.load (i32.const {RETURNED + 4})))
+          {guest.subscribe("l.ask", "$subscription")}
           (call $ready)
           (loop $again
             (global.set $heap (i32.const 65536))
-            (call $recv (local.get $subscription) (i64.const 60000) (i32.const {ENVELOPE}))
+            {receive(handle="$subscription")}
             (if (i64.ne (i64.load (i32.const {ENVELOPE + 16})) (i64.const 0)) (then (unreachable)))
-            (if (i32.load (i32.const {ENVELOPE + 12})) (then
-              (call $publish {guest.text(TOPIC)} (i32.load offset=8 {first}) (i32.load offset=12 {first}))))
+            (if {RECEIVED} (then
+              (call $publish {guest.text(TOPIC)} {MESSAGE})))
             (br $again)))"""
     )
     capsule(tmp_path, "loop", guest, {"l.ask": {}}, [TOPIC])

@@ -14,6 +14,7 @@ import trio
 from guests_in_wat import (
     FAILED,
     READY,
+    RECEIVED,
     RECV,
     RETURNED,
     SUBSCRIBE,
@@ -24,11 +25,11 @@ from guests_in_wat import (
     good_still_answers,
     hosted,
     next_of,
+    receive,
 )
 
 from astrid_host import Host, HostEvent, HostSubscription
 
-ENVELOPE = 1200
 NUMBER_END = 1600  # decimal digits are written in front of it
 BACKPRESSURE = 4  # its place among the cases of `error-code`
 FOLLOWING, BOUND, RUN_LOOP = 1024, 2048, 64
@@ -74,13 +75,12 @@ def looping_streamer(place: Path, topic: str, count: int) -> None:
     """The same as a run loop."""
     guest = Guest(SUBSCRIBE, RECV, READY).add(SAY_NUMBER)
     guest.add(f"""(func (export "run") (local $i i32) (local $j i32) (local $subscription i32)
-      (call $subscribe {guest.text("s.go")} (i32.const {RETURNED}))
-      (local.set $subscription (i32.load (i32.const {RETURNED + 4})))
+      {guest.subscribe("s.go", "$subscription")}
       (call $ready)
       (loop $again
         (global.set $heap (i32.const 65536))
-        (call $recv (local.get $subscription) (i64.const 60000) (i32.const {ENVELOPE}))
-        (if (i32.load (i32.const {ENVELOPE + 12})) (then {streams(guest, topic, count, "s.ended")}))
+        {receive(handle="$subscription")}
+        (if {RECEIVED} (then {streams(guest, topic, count, "s.ended")}))
         (br $again)))""")
     capsule(place, "streamer", guest, {"s.go": {}}, [topic, "s.ended"])
 

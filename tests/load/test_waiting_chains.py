@@ -7,26 +7,35 @@ import threading
 from pathlib import Path
 
 import trio
-from guests_in_wat import RECV, RETURNED, SUBSCRIBE, Guest, capsule, good, good_still_answers, hosted, next_of
+from guests_in_wat import (
+    MESSAGE,
+    RECEIVED,
+    RECV,
+    SUBSCRIBE,
+    Guest,
+    capsule,
+    good,
+    good_still_answers,
+    hosted,
+    next_of,
+    receive,
+)
 
 from astrid_host import Host, HostSubscription
 
 LEVELS = 6
 ROUNDS = 12
 NAMES = [f"p{n}" for n in range(50)]
-ENVELOPE = 1200  # where recv writes its result: an error byte, then the envelope at 8
 
 
 def waiting(guest: Guest, pattern: str, ask: str, answer: str) -> Guest:
     """Its handler subscribes, asks, waits, and publishes what came as its answer."""
-    message = f"(i32.load (i32.const {ENVELOPE + 8}))"
     return guest.handles(f"""
-    (call $subscribe {guest.text(pattern)} (i32.const {RETURNED}))
-    (local.set $j (i32.load (i32.const {RETURNED + 4})))
+    {guest.subscribe(pattern)}
     {guest.say(ask)}
-    (call $recv (local.get $j) (i64.const 60000) (i32.const {ENVELOPE}))
-    (if (i32.load (i32.const {ENVELOPE + 12}))
-      (then (call $publish {guest.text(answer)} (i32.load offset=8 {message}) (i32.load offset=12 {message})))
+    {receive()}
+    (if {RECEIVED}
+      (then (call $publish {guest.text(answer)} {MESSAGE}))
       (else (unreachable)))""")
 
 

@@ -31,3 +31,8 @@ def test_a_room_of_the_kernel_names_no_tool_topic(room: str) -> None:
     files = [place] if place.suffix == ".py" else sorted(place.rglob("*.py"))
     assert files, f"{place} holds no Python"
     assert [str(file) for file in files if "tool.v1" in file.read_text("utf-8")] == []
+
+
+def test_one_file_of_the_package_names_tool_topics() -> None:
+    naming = [file for file in PACKAGE.rglob("*.py") if "tool.v1" in file.read_text("utf-8")]
+    assert naming == [PACKAGE / "tools" / "topics.py"]

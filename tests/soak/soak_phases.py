@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from guests_in_wat import FAILED, RECV, RETURNED, SUBSCRIBE, Guest, capsule, next_of
+from guests_in_wat import FAILED, RECEIVED, RECV, RETURNED, SUBSCRIBE, Guest, capsule, next_of, receive
 from trio.testing import wait_all_tasks_blocked
 
 from astrid_host import Host, HostEvent, HostSubscription
@@ -30,8 +30,6 @@ KEPT_BYTES = 48 << 10  # for a principal: an instance of these guests, with its 
 TRAP = """(if (i32.eq (i32.const 48)
     (i32.load8_u (i32.sub (i32.add (local.get $payload) (local.get $payload_len)) (i32.const 1)))) (then (unreachable)))"""
 DROP = '(import "astrid:ipc/host@1.0.0" "[resource-drop]subscription" (func $drop (param i32)))'
-HANDLE = f"(local.set $j (i32.load (i32.const {RETURNED + 4})))"  # what `subscribe` returned
-ENVELOPE = 1200  # where `recv` writes: an error byte, then the envelope at 8
 ROOM = 512  # for a pattern that the guest puts together
 RELOADED = {"on_trap": "reload"}
 
@@ -184,14 +182,12 @@ class Waits(Phase):
 
     def place(self, place: Path) -> None:
         guest = Guest(SUBSCRIBE, RECV, DROP)
-        recv = f"(call $recv (local.get $j) (i64.const {{}}) (i32.const {ENVELOPE}))"
-        got = f"(i32.load (i32.const {ENVELOPE + 12}))"
         guest.handles(
-            f"(call $subscribe {guest.text('waits.more')} (i32.const {RETURNED})) {HANDLE}"
-            + guest.when("brief", recv.format(2))
-            + guest.when("long", guest.say("waits.said.ready") + recv.format(60_000) + "(call $drop (local.get $j))")
+            guest.subscribe("waits.more")
+            + guest.when("brief", receive(2))
+            + guest.when("long", guest.say("waits.said.ready") + receive() + "(call $drop (local.get $j))")
             + TRAP
-            + f"(if {got} (then {guest.say('waits.said.got')}) (else {guest.say('waits.said.nothing')}))"
+            + f"(if {RECEIVED} (then {guest.say('waits.said.got')}) (else {guest.say('waits.said.nothing')}))"
         )
         self.capsule(place, guest, {"waits.ask.brief": "brief", "waits.ask.long": "long", "waits.more": {}})
 

@@ -20,12 +20,17 @@ from astrid_host.engine import wat
 
 IPC = "astrid:ipc/host@1.0.0"
 FAILED = "astrid.v1.dispatch.failed."
-RESULT, RETURNED, HEAP = 1024, 1104, 65536
+RESULT, RETURNED, ENVELOPE, HEAP = 1024, 1104, 1200, 65536
 PUBLISH = f'(import "{IPC}" "publish" (func $publish_raw (param i32 i32 i32 i32 i32)))'
 SUBSCRIBE = f'(import "{IPC}" "subscribe" (func $subscribe (param i32 i32 i32)))'
 RECV = f'(import "{IPC}" "[method]subscription.recv" (func $recv (param i32 i64 i32)))'
 POLL = f'(import "{IPC}" "[method]subscription.poll" (func $poll (param i32 i32)))'
 READY = '(import "astrid:sys/host@1.0.0" "signal-ready" (func $ready))'
+
+# What `recv` writes at `ENVELOPE`: an error byte; at 8 where the messages are, how many, and how many were dropped.
+FIRST = f"(i32.load (i32.const {ENVELOPE + 8}))"
+RECEIVED = f"(i32.load (i32.const {ENVELOPE + 12}))"
+MESSAGE = f"(i32.load offset=8 {FIRST}) (i32.load offset=12 {FIRST})"  # two operands: the payload of the first message
 
 BUMP = """
   (func $alloc (param $old i32) (param $old_len i32) (param $align i32) (param $size i32) (result i32)
@@ -85,6 +90,11 @@ class Guest:
         """An instruction that sets what the handler returns."""
         return f"(call $answer {self.text(word)} {self.text(data)})"
 
+    def subscribe(self, pattern: str, handle: str = "$j") -> str:
+        """Instructions that subscribe, and keep the handle in a local."""
+        return f"""(call $subscribe {self.text(pattern)} (i32.const {RETURNED}))
+    (local.set {handle} (i32.load (i32.const {RETURNED + 4})))"""
+
     def when(self, action: str, body: str) -> str:
         """`body`, run when the handler was called with an action of that first letter."""
         return f"(if (i32.eq (i32.load8_u (local.get $action)) (i32.const {ord(action[0])})) (then {body}))"
@@ -121,6 +131,11 @@ class Guest:
 
     def wasm(self) -> bytes:
         return wat(self.source())
+
+
+def receive(timeout_ms: int = 60_000, handle: str = "$j") -> str:
+    """An instruction that waits for messages of a subscription."""
+    return f"(call $recv (local.get {handle}) (i64.const {timeout_ms}) (i32.const {ENVELOPE}))"
 
 
 def spin(before: str = "") -> str:

@@ -9,21 +9,20 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import trio
+from named_functions import NamedFunctions
 
 from astrid_host.abi import Variant
 from astrid_host.bus import Bus
 from astrid_host.calls import Turns
 from astrid_host.engine import Engine
-from astrid_host.errors import HostError
 from astrid_host.manifest import Capabilities, Manifest, Package
 from astrid_host.syscalls.addresses import Airlock, Resolve
 from astrid_host.syscalls.http import Http, Http10, Http11
-from astrid_host.syscalls.interface import HostFunction
 from astrid_host.syscalls.io import Background, Poll, Streams
 
 OK = b"HTTP/1.1 200 OK\r\n"
+READ = "[method]http-stream.read-chunk"
 
 
 class Asked:
@@ -152,42 +151,10 @@ def guest(*net: str) -> Any:
     return SimpleNamespace(principal="alice", capsule=capsule, message=None, follows=False, instance=object())
 
 
-class Functions:
-    """Calls the host functions of one version by their WIT names, on behalf of one guest."""
-
-    def __init__(self, made: Sequence[Any], turns: Turns, caller: Any) -> None:
-        self.turns = turns
-        self.call = caller
-        self._made: dict[str, HostFunction] = {name: f for one in made for name, f in one.functions().items()}
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._made)
-
-    def audited(self, name: str, *arguments: Any) -> str:
-        name_of = self._made[name].audited
-        assert name_of is not None, name
-        return name_of(*arguments)
-
-    async def __call__(self, name: str, *arguments: Any) -> Any:
-        function = self._made[name]
-        value = function.run(self.call, *arguments)
-        return await value if function.waits else value
-
-    async def failure(self, name: str, *arguments: Any) -> HostError:
-        """The error that it raises."""
-        with pytest.raises(HostError) as caught:
-            await self(name, *arguments)
-        return caught.value
-
-    async def case(self, name: str, *arguments: Any) -> str:
-        return (await self.failure(name, *arguments)).case
-
-
 @asynccontextmanager
 async def functions(
     *allow: str, version: str = "1.1", net: Sequence[str] = ("*",), resolve: Resolve | None = None
-) -> AsyncIterator[Functions]:
+) -> AsyncIterator[NamedFunctions]:
     """The functions of a version, with an airlock that admits `allow` besides public addresses."""
     bus = Bus()
     async with trio.open_nursery() as nursery:
@@ -195,7 +162,7 @@ async def functions(
         http = Http(Airlock(allow, resolve), Background(turns, nursery))
         made = (Http11(http) if version == "1.1" else Http10(http), Poll(bus, turns), Streams())
         try:
-            yield Functions(made, turns, guest(*net))
+            yield NamedFunctions(made, turns, guest(*net))
         finally:
             await turns.close()
             nursery.cancel_scope.cancel()
@@ -209,11 +176,19 @@ async def talking(
     tls: ssl.SSLContext | None = None,
     resolve: Resolve | None = None,
     head_only: bool = False,
-) -> AsyncIterator[tuple[Functions, Server]]:
+) -> AsyncIterator[tuple[NamedFunctions, Server]]:
     """The functions, and a server that they may talk to."""
     async with serving(handler, tls, head_only) as server:
         async with functions(f"127.0.0.1:{server.port}", *allow, version=version, resolve=resolve) as http:
             yield http, server
+
+
+async def read_all(http: NamedFunctions, stream: Any) -> bytes:
+    """The body of a stream."""
+    body = b""
+    while chunk := await http(READ, stream):
+        body += chunk
+    return body
 
 
 def request(url: str, method: str = "get", headers: Sequence[tuple[str, str]] = (), body: bytes | None = None) -> Any:

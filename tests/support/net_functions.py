@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import trio
+from named_functions import NamedFunctions
 
 from astrid_host.bus import Bus
 from astrid_host.calls import Turns
@@ -22,11 +22,9 @@ from astrid_host.engine import Engine
 from astrid_host.errors import HostError
 from astrid_host.manifest import Capabilities, Manifest, Package
 from astrid_host.syscalls.addresses import Airlock, Resolve
-from astrid_host.syscalls.interface import HostFunction
 from astrid_host.syscalls.io import Background, Errors, Poll, Streams
 from astrid_host.syscalls.net import Doorway, interfaces
 
-SECOND = 1000
 MIB = 1 << 20
 
 
@@ -37,7 +35,10 @@ class Held:
         self.reps: list[Any] = []
 
     def count(self, kind: type[Any]) -> int:
-        return sum(isinstance(rep, kind) and not rep.closed for rep in self.reps)
+        return sum(1 for _ in self.of(kind))
+
+    def of(self, kind: type) -> Iterator[Any]:
+        return (rep for rep in self.reps if isinstance(rep, kind) and not rep.closed)
 
 
 def call(
@@ -53,38 +54,18 @@ def call(
     return SimpleNamespace(principal="alice", capsule=capsule, message=None, follows=follows, instance=instance)
 
 
-class Functions:
-    """Calls host functions by their WIT names, on behalf of one guest that holds what they return."""
+class Functions(NamedFunctions):
+    """Calls host functions on behalf of one guest that holds what they return."""
 
     def __init__(self, turns: Turns, background: Background, made: Sequence[Any], caller: Any) -> None:
-        self.turns = turns
+        super().__init__(made, turns, caller)
         self.background = background
-        self.call = caller
-        self._made: dict[str, HostFunction] = {name: f for one in made for name, f in one.functions().items()}
-
-    @property
-    def names(self) -> list[str]:
-        return sorted(self._made)
-
-    def audited(self, name: str, *arguments: Any) -> str:
-        name_of = self._made[name].audited
-        assert name_of is not None, name
-        return name_of(*arguments)
 
     async def __call__(self, name: str, *arguments: Any) -> Any:
-        function = self._made[name]
-        value = function.run(self.call, *arguments)
-        if function.waits:
-            value = await value
+        value = await super().__call__(name, *arguments)
         if hasattr(value, "closed"):
             self.call.instance.handles.reps.append(value)
         return value
-
-    async def case(self, name: str, *arguments: Any) -> str:
-        """The case of the error that it raises."""
-        with pytest.raises(HostError) as caught:
-            await self(name, *arguments)
-        return caught.value.case
 
     def drop_all(self) -> None:
         for rep in self.call.instance.handles.reps:

@@ -19,7 +19,7 @@ from astrid_host.engine import Engine
 from astrid_host.errors import HostError
 from astrid_host.manifest import Capabilities, Manifest, Package, Uplink
 from astrid_host.payloads import NIL_SOURCE, from_value
-from astrid_host.syscalls.approval import ANSWERS, Approval
+from astrid_host.syscalls.approval import ANSWERS, Approval, Asked
 from astrid_host.syscalls.questions import Questions
 
 SOURCE = "2f1c7d2e-7d3b-5e0a-9a55-0a1b2c3d4e5f"
@@ -45,6 +45,18 @@ def call(
     """A call, as far as a host function knows it."""
     capsule = {"id": "shell", "wasm_hash": "aa", "source_id": source_id, "manifest": of or manifest(), **of_capsule}
     return SimpleNamespace(principal=principal, capsule=SimpleNamespace(**capsule), message=message)
+
+
+class Says:
+    """A policy that answers all the same, and notes what it was asked."""
+
+    def __init__(self, verdict: bool | None) -> None:
+        self.verdict = verdict
+        self.asked: list[Asked] = []
+
+    def decide(self, asked: Asked) -> bool | None:
+        self.asked.append(asked)
+        return self.verdict
 
 
 class Town:
@@ -143,6 +155,15 @@ async def asked_and_answered(here: Town, approval: Approval, decision: str, who:
 def answer(question: Any, decision: str = "approve") -> dict[str, str]:
     """The payload that answers a question."""
     return {"type": "approval_response", "request_id": question["request_id"], "decision": decision}
+
+
+def refusal(run: Callable[[], object]) -> str:
+    """The case of the error, which tells people something and the guest nothing more."""
+    with pytest.raises(HostError) as caught:
+        run()
+    assert caught.value.detail
+    assert caught.value.payload is None
+    return caught.value.case
 
 
 async def refused(waiting: Any) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""A workspace with something to read, something private and something outside of it, and a guest that works on it."""
+"""A workspace with something to read, something private and something outside of it, and a guest that works on it; a database."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 from fs_guest import FsGuest
 
+from astrid_host.stores import Database
 from astrid_host.syscalls.fs import Fs
 from astrid_host.syscalls.paths import Roots
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    database = Database.in_memory()
+    yield database
+    database.close()
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from people import Town, asked_and_answered, call, in_no_time, refused, request, town
+from people import Says, Town, asked_and_answered, call, in_no_time, refused, request, town
 
 from astrid_host.payloads import parse
 from astrid_host.stores import Database
@@ -19,27 +18,8 @@ WORKSPACE = "/work"
 
 
 @pytest.fixture
-def database() -> Iterator[Database]:
-    database = Database.in_memory()
-    yield database
-    database.close()
-
-
-@pytest.fixture
 def store(database: Database) -> ApprovalStore:
     return ApprovalStore(database)
-
-
-class Says:
-    """A policy that answers all the same, and notes what it was asked."""
-
-    def __init__(self, verdict: bool | None) -> None:
-        self.verdict = verdict
-        self.asked: list[Asked] = []
-
-    def decide(self, asked: Asked) -> bool | None:
-        self.asked.append(asked)
-        return self.verdict
 
 
 @pytest.mark.parametrize("decision", ["approve_session", "approve_always"])

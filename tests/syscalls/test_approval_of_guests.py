@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import people
 import pytest
 import trio
 from guests_in_wat import Guest
@@ -66,8 +67,7 @@ async def shell_town() -> AsyncIterator[tuple[Town, Shell]]:
 
 
 def answer(here: Town, question: Any, decision: str, principal: str = "alice", source_id: str = CLIENT) -> None:
-    payload = {"type": "approval_response", "request_id": question["request_id"], "decision": decision}
-    here.say(ANSWERS + question["request_id"], payload, principal, source_id)
+    here.say(ANSWERS + question["request_id"], people.answer(question, decision), principal, source_id)
 
 
 @pytest.mark.parametrize(

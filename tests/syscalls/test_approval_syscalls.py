@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 import uuid
-from collections.abc import Iterator
 
 import pytest
 import trio
 from people import (
     CLIENT,
     SOURCE,
+    Says,
     Town,
     answer,
     asked_and_answered,
@@ -28,7 +28,7 @@ from astrid_host.payloads import NIL_SOURCE, parse
 from astrid_host.stores import Database
 from astrid_host.stores.approvals import ApprovalStore, Holder
 from astrid_host.stores.audit import AuditStore
-from astrid_host.syscalls.approval import ANSWERS, TOPIC, Approval, Asked
+from astrid_host.syscalls.approval import ANSWERS, TOPIC, Approval
 from astrid_host.syscalls.auditing import Auditing
 
 WORKSPACE = "/work"
@@ -36,27 +36,8 @@ HOLDER = Holder("alice", WORKSPACE, "shell", "aa")
 
 
 @pytest.fixture
-def database() -> Iterator[Database]:
-    database = Database.in_memory()
-    yield database
-    database.close()
-
-
-@pytest.fixture
 def store(database: Database) -> ApprovalStore:
     return ApprovalStore(database)
-
-
-class Says:
-    """A policy that answers all the same, and notes what it was asked."""
-
-    def __init__(self, verdict: bool | None) -> None:
-        self.verdict = verdict
-        self.asked: list[Asked] = []
-
-    def decide(self, asked: Asked) -> bool | None:
-        self.asked.append(asked)
-        return self.verdict
 
 
 def test_it_has_the_function_of_the_interface_and_it_waits(store: ApprovalStore) -> None:

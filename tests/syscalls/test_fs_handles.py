@@ -15,7 +15,6 @@ from fs_guest import FsGuest
 
 from astrid_host.syscalls.fs import FileHandle, Fs
 from astrid_host.syscalls.fs.handles import Descriptors
-from astrid_host.syscalls.paths import Roots
 
 MIB = 1 << 20
 METHODS = (("read-at", 0, 10), ("write-at", 0, b"x"), ("sync-data",), ("sync-all",), ("stat",), ("set-len", 1))
@@ -27,13 +26,6 @@ def work(tmp_path: Path) -> Path:
     work.mkdir()
     (work / "file").write_bytes(b"hello")
     return work
-
-
-@pytest.fixture
-def fs(work: Path, tmp_path: Path) -> Iterator[Fs]:
-    roots = Roots(work, tmp_path / "state")
-    yield Fs(roots)
-    roots.close()
 
 
 @pytest.fixture

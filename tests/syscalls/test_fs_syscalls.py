@@ -29,18 +29,6 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
-@pytest.fixture
-def fs(work: Path, tmp_path: Path) -> Iterator[Fs]:
-    roots = Roots(work, tmp_path / "state")
-    yield Fs(roots)
-    roots.close()
-
-
-@pytest.fixture
-def guest(fs: Fs) -> FsGuest:
-    return FsGuest(fs)
-
-
 READING = ("fs-exists", "fs-stat", "fs-readdir", "read-file", "fs-canonicalize", "fs-stat-symlink", "fs-read-link")
 FOLLOWING = READING[:5]
 ALL = pytest.mark.parametrize("name", READING)

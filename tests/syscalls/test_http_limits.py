@@ -12,7 +12,8 @@ import brotli  # type: ignore[import-untyped]
 import pytest
 import trio
 import trio.testing
-from http_functions import OK, Asked, Functions, answer, functions, options, request, talking
+from http_functions import OK, READ, Asked, answer, functions, options, request, talking
+from named_functions import NamedFunctions
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.http.wire import Line
@@ -158,9 +159,9 @@ async def test_a_bomb_is_too_large_and_takes_no_memory(encoding: str) -> None:
     assert peak < MOST + 4 * MIB
 
 
-async def read_all(http: Functions, stream: Any) -> int:
+async def read_all(http: NamedFunctions, stream: Any) -> int:
     total = 0
-    while chunk := await http("[method]http-stream.read-chunk", stream):
+    while chunk := await http(READ, stream):
         assert len(chunk) <= 1 << 16
         total += len(chunk)
     return total

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from people import call, manifest
+from people import call, manifest, refusal
 
 from astrid_host.errors import HostError
 from astrid_host.gates.identity import may_identify
@@ -28,13 +28,6 @@ ADMIN, LINK, RESOLVE, NOBODY = may("admin"), may("link"), may("resolve"), may()
 
 
 @pytest.fixture
-def database() -> Iterator[Database]:
-    database = Database.in_memory()
-    yield database
-    database.close()
-
-
-@pytest.fixture
 def identity(database: Database) -> Identity:
     return Identity(IdentityStore(database, lambda: 1_800_000_000.25))
 
@@ -49,14 +42,6 @@ def link(user: str, platform: str = "discord", platform_user_id: str = "ann#1", 
 
 def new(display_name: str | None = "Ann") -> Any:
     return SimpleNamespace(display_name=display_name)
-
-
-def refusal(run: Callable[[], object]) -> str:
-    with pytest.raises(HostError) as caught:
-        run()
-    assert caught.value.detail
-    assert caught.value.payload is None
-    return caught.value.case
 
 
 def test_it_has_every_function_of_the_interface_and_each_is_audited(identity: Identity) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from guests_in_wat import FAILED, RETURNED, SUBSCRIBE, Guest, capsule, compute, hosted, next_of
+from guests_in_wat import FAILED, POLL, RETURNED, SUBSCRIBE, Guest, capsule, compute, hosted, next_of
 from net_doors import PEERS, Door, answer, hello
 from net_functions import frame, listening, open_sockets, until
 from net_guests import (
@@ -309,3 +309,35 @@ async def test_a_guest_serves_its_own_unix_socket(tmp_path: Path, monkeypatch: p
         await PEERS.pop().aclose()
     assert set(door.speakers) == {None}
     assert not (tmp_path / "uplink.sock").exists()
+
+
+async def test_a_guest_that_looks_for_messages_and_frames_in_turn_does_not_wait_for_frames_while_there_are_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an uplink does, whose peer says nothing. With a wait of 50 ms for each message 200 would take 10 s."""
+    with listening() as (server, port):
+        with_net(monkeypatch, f"127.0.0.1:{port}")
+        guest = Guest(CONNECT, READ_FRAME, SUBSCRIBE, POLL)
+        guest.handles(
+            f"""(local.set $j {connect(guest, port)})
+            (call $subscribe {guest.text("l.ask")} (i32.const {RETURNED}))
+            (local.set $i (i32.load (i32.const {RETURNED + 4})))
+            {guest.say("said.begun")}
+            (loop $again
+              (global.set $heap (i32.const 65536))
+              (call $read_frame (local.get $j) (i32.const {RETURNED}))
+              (call $poll (local.get $i) (i32.const 1200))
+              (if (i32.load (i32.const 1212)) (then {guest.say("said.heard", "1")}))
+              (br $again))"""
+        )
+        capsule(tmp_path, "uplink", guest, {"u.ask": "act", "l.ask": {}}, ["said.*"], capabilities=ROWS)
+        async with hosted(tmp_path) as host, host.subscribe("said.*") as said:
+            host.publish("u.ask", {})
+            peer = await accepted(server)
+            assert (await next_of(said)).topic == "said.begun"
+            with trio.fail_after(5):
+                for _ in range(200):
+                    host.publish("l.ask", 1)
+                for _ in range(200):
+                    await next_of(said)
+            await peer.aclose()

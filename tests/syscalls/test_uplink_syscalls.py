@@ -5,27 +5,18 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
-from people import Town, call, in_no_time, manifest, town
+from people import Town, call, in_no_time, manifest, refusal, town
 
-from astrid_host.errors import HostClosed, HostError
+from astrid_host.errors import HostClosed
 from astrid_host.manifest import Uplink as Row
 from astrid_host.syscalls.uplink import Uplink, Uplinks
 
 MAY = call(of=manifest(uplink=True))
 OTHER = call(of=manifest(uplink=True), id="other", source_id=str(uuid.uuid4()))
-
-
-def refusal(run: Callable[[], object]) -> str:
-    with pytest.raises(HostError) as caught:
-        run()
-    assert caught.value.detail
-    assert caught.value.payload is None
-    return caught.value.case
 
 
 def made(here: Town) -> tuple[Uplinks, Uplink]:

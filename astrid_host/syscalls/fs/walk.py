@@ -53,7 +53,7 @@ class Elsewhere(Exception):
 def walk(
     root: Root,
     segments: Sequence[str],
-    reach: Callable[[int, str, Segments], Found | None],
+    reach: Reach[Found],
     make: Make | None = None,
     elsewhere: Collection[Segments] = (),
 ) -> Found:
@@ -98,7 +98,7 @@ class _Walk:
         self.make = make
         self.elsewhere = elsewhere
 
-    def go(self, left: list[str], reach: Callable[[int, str, Segments], Found | None]) -> Found:
+    def go(self, left: list[str], reach: Reach[Found]) -> Found:
         left.reverse()  # the next segment is the last
         try:
             while True:

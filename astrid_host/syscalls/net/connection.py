@@ -90,18 +90,18 @@ class Connection(Endpoint):
         except (BlockingIOError, InterruptedError):
             return None
 
-    async def frame(self) -> Variant:
+    async def frame(self, patient: bool = True) -> Variant:
         """The next frame, as a `net-read-status`. (Astrid, net: framed reads.)
 
-        `pending` when its header did not come within 50 ms; what came of it is kept. A peer that went, or broke off in the
-        middle, is `closed`.
+        `pending` when its header did not come within 50 ms, or, impatiently, is not there; what came of it is kept. A peer
+        that went, or broke off in the middle, is `closed`.
 
         Raises:
             HostError: `timeout` when the rest does not come within 5 s and 1 ms for each KiB, and can be waited for again;
                 `unknown` for a frame of more than 10 MiB, which no read gets past.
         """
         self.check_open()
-        if (ended := await self._fill(HEADER.size, HEADER_S)) is not True:
+        if (ended := await self._fill(HEADER.size, HEADER_S if patient else 0)) is not True:
             return Variant("pending" if ended is None else "closed")
         (length,) = HEADER.unpack(self._inbox[: HEADER.size])
         if length > CALL_BYTES:

@@ -15,6 +15,7 @@ from astrid_host.errors import HostError
 from astrid_host.syscalls.addresses import shown
 from astrid_host.syscalls.interface import Interface, syscall
 from astrid_host.syscalls.io import Readiness, patience
+from astrid_host.syscalls.ipc import has_messages
 from astrid_host.syscalls.net.connection import CALL_BYTES, Connection, ReadHalf, WriteHalf
 from astrid_host.syscalls.net.errors import socket_error
 
@@ -52,10 +53,10 @@ class TcpStreams(Interface):
 
     @syscall("[method]tcp-stream.read", audited=_target)
     async def read(self, call: Call, stream: Connection) -> Variant:
-        """The next frame, as `Connection.frame` gives it."""
+        """The next frame, as `Connection.frame` gives it. A guest that has messages to take does not wait for its header."""
         principal = None
         try:
-            status = await stream.frame()
+            status = await stream.frame(patient=not has_messages(call))
             principal = stream.principal if status.case == "data" else None
         finally:
             if self._doorway is not None:

@@ -47,6 +47,17 @@ impl Report {
         }
     }
 
+    /// The session of a prompt that came to nobody, as far as can be told from here. None when it only asks to end a turn.
+    pub(crate) fn unheard_prompt(&self) -> Option<&str> {
+        let action = self.payload.get("context").and_then(|context| context.get("action"));
+        let answered = self.published.iter().any(|topic| topic == "agent.v1.response");
+        let unheard = matches!(self.reason.as_str(), "no-handler" | "cancelled") && !answered;
+        if !unheard || self.topic != "user.v1.prompt" || action.is_some() {
+            return None;
+        }
+        Some(self.payload.get("session_id").and_then(Value::as_str).unwrap_or("default"))
+    }
+
     pub(crate) fn call_id(&self) -> Option<&str> {
         self.payload.get("call_id")?.as_str()
     }

@@ -20,7 +20,7 @@ pub struct Identity;
 /// Says who the agent is: keeps its name, character and rules, and makes the system prompt of them.
 #[capsule]
 impl Identity {
-    /// Answer with the system prompt, for the session that asked.
+    /// Answer with the system prompt, for the session and the request that asked.
     #[astrid::interceptor("handle_build_request")]
     fn handle_build_request(&self, request: Value) -> Result<(), SysError> {
         let spark = file::spark().unwrap_or_else(|why| {
@@ -29,8 +29,10 @@ impl Identity {
         });
         let workspace_root = request.get("workspace_root").and_then(Value::as_str).unwrap_or_default();
         let mut response = json!({"prompt": prompt(&spark.unwrap_or_default(), workspace_root)});
-        if let Some(session_id) = request.get("session_id").filter(|id| id.is_string()) {
-            response["session_id"] = session_id.clone();
+        for name in ["session_id", "request_id"] {
+            if let Some(id) = request.get(name).filter(|id| id.is_string()) {
+                response[name] = id.clone();
+            }
         }
         ipc::publish_json("spark.v1.response.ready", &response)
     }

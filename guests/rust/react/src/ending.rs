@@ -193,6 +193,24 @@ pub(crate) fn end_all_that_receive() {
     }
 }
 
+/// This capsule is about to be unloaded: nobody would end these turns, nor those of the prompts that wait.
+pub(crate) fn end_everything() {
+    for session_id in store::sessions() {
+        let text = "The agent was unloaded before it had answered.";
+        let waiting = store::queue(&session_id);
+        if let Err(Stop(why)) = store::save_queue(&session_id, &[]) {
+            log::warn(why);
+        }
+        match store::turn(&session_id) {
+            Some(turn) => close(turn, Stop::new(text)),
+            None => give_up_unreadable(&session_id),
+        }
+        for _ in waiting {
+            answer(&session_id, text);
+        }
+    }
+}
+
 /// Somebody was asked whether tools may run, and answered: their time begins again.
 pub(crate) fn give_tools_time() {
     for session_id in store::sessions() {

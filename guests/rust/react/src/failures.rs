@@ -44,9 +44,11 @@ enum About {
 impl Report {
     fn about(&self) -> About {
         let topic = self.topic.as_str();
-        // Of what others were to handle only what nobody did counts; of what comes here only what was lost.
+        // Of what others were to handle only what nobody did counts; of what comes here only what was lost: here, or on
+        // its way, where a guard stopped it, for then nobody has handled it either.
         let nobody = self.done == 0 && !self.refused;
-        let lost = self.is_refusal() || (self.capsule.as_deref() == Some(OWN_NAME) && self.reason != "deny");
+        let here = self.capsule.as_deref() == Some(OWN_NAME);
+        let lost = self.is_refusal() || if here { self.reason != "deny" } else { nobody };
         match topic {
             "spark.v1.request.build" if nobody => About::Request(Phase::Identity),
             "spark.v1.response.ready" if lost => About::Request(Phase::Identity),
@@ -176,7 +178,9 @@ mod tests {
         ];
         for (topic, about) in topics {
             assert_eq!(report(topic, "queue-full", Some("react")).about(), about, "{topic}");
-            assert_eq!(report(topic, "queue-full", Some("other")).about(), About::Nothing, "{topic}");
+            assert_eq!(report(topic, "deny", Some("guard")).about(), about, "{topic}");
+            let handled = Report { done: 1, ..report(topic, "queue-full", Some("other")) };
+            assert_eq!(handled.about(), About::Nothing, "{topic}");
             assert_eq!(report(topic, "deny", Some("react")).about(), About::Nothing, "{topic}");
         }
     }

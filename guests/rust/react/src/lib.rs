@@ -101,6 +101,15 @@ impl React {
         Ok(())
     }
 
+    /// A capsule is about to be unloaded: perhaps this one.
+    #[astrid::interceptor("handle_unloading")]
+    fn handle_unloading(&self, payload: Value) -> Result<(), SysError> {
+        if payload.get("capsule_id").and_then(Value::as_str) == Some(env!("CARGO_PKG_NAME")) {
+            ending::end_everything();
+        }
+        Ok(())
+    }
+
     /// A session is to be continued by a new, empty one.
     #[astrid::interceptor("handle_session_clear")]
     fn handle_session_clear(&self, payload: Value) -> Result<(), SysError> {

@@ -83,11 +83,13 @@ pub(crate) fn choose(wanted: Option<&str>) -> Result<Choice, Stop> {
         return Ok(Choice::new(topic, wanted.unwrap_or(&config::text("llm_provider_model"))));
     }
     let (topic, reply) = ("registry.v1.get_active_model", "registry.v1.response.get_active_model");
-    let said = match answer(topic, reply, &json!({}), REGISTRY_TIMEOUT_MS.get(), |_| true) {
+    // Everybody's answers come there: what is no selection was meant for others, or is a mistake.
+    let fits = |said: &str| !matches!(selection_in(said), Selection::Unusable(_));
+    let said = match answer(topic, reply, &json!({}), REGISTRY_TIMEOUT_MS.get(), fits) {
         Ok(said) => said,
         Err(why) => return Err(nothing_selected(&why.told("registry"))),
     };
-    match Selection::of(&serde_json::from_str(&said).unwrap_or_default()) {
+    match selection_in(&said) {
         Selection::None => Err(nothing_selected("the registry has no active model")),
         Selection::Unusable(why) => Err(nothing_selected(&format!("the registry's answer cannot be used, {why}"))),
         Selection::Entry(entry) => {
@@ -98,6 +100,10 @@ pub(crate) fn choose(wanted: Option<&str>) -> Result<Choice, Stop> {
             }
         }
     }
+}
+
+fn selection_in(said: &str) -> Selection {
+    serde_json::from_str(said).map_or_else(|error| Selection::Unusable(error.to_string()), |said| Selection::of(&said))
 }
 
 fn nothing_selected(why: &str) -> Stop {

@@ -33,7 +33,8 @@ class Sink(Protocol):
     """Who queues events for handlers. Called with the bus's lock held."""
 
     def admit(self, event: Event) -> bool:
-        """Queue an event for all its handlers and set its account; False when no handler counts as a receiver."""
+        """Queue an event for all its handlers and set its account; False when no handler counts as a receiver. Set `held` on one
+        that guards look at first: once they let it pass, it is the sink that offers it to subscriptions."""
         ...
 
     def receives(self, topic: str) -> bool:
@@ -106,10 +107,8 @@ class Bus:
         topic = event.topic
         received = self.sink is not None and self.sink.admit(event)
         subscriptions = self.subscriptions
-        if subscriptions.wild or topic in subscriptions.exact:  # most topics have none
-            for subscription in subscriptions.matching(topic, event.principal):
-                subscription.offer(event)
-                received = True
+        if (subscriptions.wild or topic in subscriptions.exact) and not event.held:  # most topics have none
+            received = self.offer(event) or received
         if self.ring.receivers:
             self.ring.push(event)
         observers = self._observers.get(topic)
@@ -122,6 +121,18 @@ class Bus:
                 received = True
         if not event.left:
             self._close_account(event, received)
+
+    def offer(self, event: Event) -> bool:
+        """Queue an event for the subscriptions that match; False when none does."""
+        offered = False
+        for subscription in self.subscriptions.matching(event.topic, event.principal):
+            subscription.offer(event)
+            offered = True
+        return offered
+
+    def subscribed(self, topic: str, principal: str | None) -> bool:
+        """Whether a subscription would get such an event."""
+        return next(self.subscriptions.matching(topic, principal), None) is not None
 
     def _close_account(self, event: Event, received: bool) -> None:
         """Nothing of it is under way: it had no handlers, or they had no room."""
@@ -199,7 +210,7 @@ class Bus:
             return True
         if topic in self._observers or any(topic.startswith(prefix) for prefix, _ in self._prefix_observers):
             return True
-        return next(self.subscriptions.matching(topic, principal), None) is not None
+        return self.subscribed(topic, principal)
 
     def subscribe(self, subscription: Subscription) -> None:
         self.subscriptions.add(subscription)

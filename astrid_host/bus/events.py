@@ -21,7 +21,7 @@ class Event:
     `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
     `skipped` how many never ran, `failures` what became of those and of the ones that failed, `published` the topics that
     its handlers published, `refusals` the publishes that were refused to those that ended well, and `settled` who is
-    called when the last one has ended.
+    called when the last one has ended. `held` says that guards look at it before anybody else gets it.
     """
 
     __slots__ = (
@@ -32,6 +32,7 @@ class Event:
         "entering",
         "failures",
         "handlers",
+        "held",
         "left",
         "payload",
         "principal",
@@ -72,6 +73,7 @@ class Event:
         self.root = root
         self.asks = asks
         self.handlers = self.left = self.done = self.skipped = 0
+        self.held = False
         self.failures: list[Failure] | None = None
         self.published: list[str] | None = None
         self.refusals: list[tuple[str, Failure]] | None = None

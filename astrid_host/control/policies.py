@@ -6,15 +6,15 @@ is denied at once, because nobody is there to be asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from astrid_host.payloads import ToolCallResult
 from astrid_host.syscalls.approval import Asked, mend
-from astrid_host.tools import Tools
+from astrid_host.tools import Askers, Tools
 
 Approvals: TypeAlias = Literal["ask", "approve", "deny"]
 
@@ -26,15 +26,27 @@ class Executed(msgspec.Struct):
     denied: list[str] = []
 
 
+class _Call(NamedTuple):
+    tool: str
+    approves: bool
+    askers: Askers
+    denied: list[str]
+
+    def covers(self, asked: Asked) -> bool:
+        """Whether a request is about the tool that was called. A tool of the call may call others in its name, and their guards
+        ask about those."""
+        return asked.capsule in self.askers.own or (asked.capsule in self.askers.guards and asked.action == self.tool)
+
+
 class CallPolicies:
     """A policy for a host's requests for approval, by call; what belongs to none of the calls is asked over the bus."""
 
     def __init__(self) -> None:
-        self._calls: dict[tuple[str, str], tuple[bool, Collection[str], list[str]]] = {}
+        self._calls: dict[tuple[str, str], _Call] = {}
 
     @contextmanager
     def during(
-        self, principal: str, call_id: str, approvals: Approvals, capsules: Collection[str]
+        self, principal: str, call_id: str, approvals: Approvals, tool: str, askers: Askers
     ) -> Generator[list[str]]:
         """While the body runs, answer what is asked for in a call; gives a list of what was denied, and how to let it through.
 
@@ -42,14 +54,15 @@ class CallPolicies:
             principal: on whose behalf the call is made.
             call_id: of the call.
             approvals: what to answer.
-            capsules: those whose requests may be approved: the tool's own, and its guards. Others that receive the call's
-                events ask for what was not called.
+            tool: which one is called.
+            askers: those whose requests may be approved: the tool's own capsule, and its guards where they ask about this very
+                tool. Others that receive the call's events ask for what was not called.
         """
         denied: list[str] = []
         if approvals == "ask" or (principal, call_id) in self._calls:  # of two with one id, the second is refused
             yield denied
             return
-        self._calls[principal, call_id] = (approvals == "approve", capsules, denied)
+        self._calls[principal, call_id] = _Call(tool, approvals == "approve", askers, denied)
         try:
             yield denied
         finally:
@@ -70,7 +83,7 @@ class CallPolicies:
 
         Cancelled, the call is cancelled.
         """
-        with self.during(principal, call_id, approvals, tools.askers(name)) as denied:
+        with self.during(principal, call_id, approvals, name, tools.askers(name)) as denied:
             result = await tools.execute(name, arguments, principal=principal, call_id=call_id, timeout=timeout)
         return Executed(result, denied)
 
@@ -78,8 +91,10 @@ class CallPolicies:
         """Whether a request is approved, once; None lets it be asked."""
         if asked.call_id is None or (asked.principal, asked.call_id) not in self._calls:
             return None
-        approves, capsules, denied = self._calls[asked.principal, asked.call_id]
-        if approves and asked.capsule in capsules:
+        call = self._calls[asked.principal, asked.call_id]
+        if call.approves and call.covers(asked):
             return True
-        denied.append(f"{asked.capsule} asked to {asked.action!r} on {asked.resource!r} and was denied: {mend(asked)}")
+        call.denied.append(
+            f"{asked.capsule} asked to {asked.action!r} on {asked.resource!r} and was denied: {mend(asked)}"
+        )
         return False

@@ -2,7 +2,9 @@
 
 It only matches topics and calls interceptors. Queues are per capsule and principal. A chain enters a member's queue when
 the member before it has ended; it fails closed, unless the member's row says `on_error = "continue"`. A fan-out is reported
-when its last handler has ended. The bus's lock is held in everything but `ended`.
+when its last handler has ended. Guards are a chain of their own, before handlers and subscriptions; what they return as data is
+not taken over, so what passed the first is what the others, and those behind them, get. The bus's lock is held in everything but
+`ended`.
 """
 
 from __future__ import annotations
@@ -49,6 +51,17 @@ class Dispatcher:
 
     def admit(self, event: Event) -> bool:
         route = self.handlers.routes.get(event.topic) or self.handlers.route(event.topic)
+        if route.guards:
+            if not route.handlers and not self.bus.subscribed(event.topic, event.principal):
+                return False
+            event.held = True
+            event.handlers = event.left = 1
+            self._enter_chain(event, event.payload, route.guards, 0)
+            return True
+        return self._hand_out(event, route)
+
+    def _hand_out(self, event: Event, route: Route) -> bool:
+        """Queue an event for its handlers; False when it has none."""
         handlers = route.handlers
         if not handlers:
             return False
@@ -63,6 +76,14 @@ class Dispatcher:
                     self._handler_failed(event, handler, refused)
         return True
 
+    def _let_pass(self, event: Event) -> None:
+        """All guards let an event pass: it comes to those that it was held from."""
+        event.held = event.entering = False
+        event.handlers = event.left = 0
+        offered = self.bus.offer(event)
+        if not self._hand_out(event, self.handlers.route(event.topic)) and not offered:
+            event.failures = [Failure("no-handler", f"nothing handles or receives {event.topic!r} any more")]
+
     def _enter_chain(self, event: Event, payload: bytes, chain: tuple[Handler, ...], step: int) -> None:
         """Queue an event for the member of a chain whose turn it is; one that cannot take it fails like one that ran."""
         for at in range(step, len(chain)):
@@ -72,6 +93,9 @@ class Dispatcher:
             if not self._opted_out(event, chain[at], refused):
                 self._handler_failed(event, chain[at], refused)
                 return
+        if chain[0].guard:
+            self._let_pass(event)
+            return
         event.done += 1
         event.left -= 1
 
@@ -104,7 +128,7 @@ class Dispatcher:
     # Who has to wait for room.
 
     def _queues_on(self, route: Route, principal: str | None) -> list[Queue]:
-        found = (handler.receiver.queues.find(principal) for handler in route.handlers)
+        found = (handler.receiver.queues.find(principal) for handler in route.path)
         return [queue for queue in found if queue is not None]
 
     def full(self, topic: str, principal: str | None) -> Queue | None:
@@ -113,7 +137,7 @@ class Dispatcher:
             return None
         route = self.handlers.route(topic)
         for step, queue in enumerate(self._queues_on(route, principal)):
-            if queue.is_full(entering=not (route.chain and step)):
+            if queue.is_full(entering=not (route.in_steps and step)):
                 return queue
         return None
 
@@ -128,7 +152,7 @@ class Dispatcher:
             home.gave_up = tuple(queue for queue in home.gave_up if queue in self.crowded)
         route = self.handlers.route(topic)
         for step, queue in enumerate(self._queues_on(route, principal)):
-            entering = call.follows and not (route.chain and step)
+            entering = call.follows and not (route.in_steps and step)
             if not queue.is_full(entering):
                 continue
             if queue is own or queue in home.gave_up or (own is not None and own in waits_for(queue)):
@@ -225,11 +249,15 @@ class Dispatcher:
         return True
 
     def _goes_on(self, work: Work, call: Call, told: Outcome) -> bool:
-        """Whether the event went on to the next member of its chain."""
-        step = work.step + 1
-        if step >= len(work.chain) or told.final or told.reason:
+        """Whether the event went on to the next member of its chain, or past the last of its guards."""
+        step, is_guard = work.step + 1, work.handler.guard
+        if told.final or told.reason:
             return False
-        payload = told.data.encode() if told.data else work.payload
+        if step >= len(work.chain):
+            if is_guard:
+                self._let_pass(work.event)
+            return is_guard
+        payload = told.data.encode() if told.data and not is_guard else work.payload
         self._enter_chain(work.event, payload, work.chain, step)
         if call.brake is None and self.crowded:
             ahead = work.chain[step].receiver.queues.find(work.event.principal)

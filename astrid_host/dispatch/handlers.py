@@ -1,7 +1,8 @@
 """Interceptors: which handlers an event has, and in which way it is delivered to them.
 
 One match is queued. Several of equal priority are independent copies. Several of different priority are one chain, lowest
-number first. Rows with `guard = true` do not make an event handled: what only guards match has no handlers.
+number first. Rows with `guard = true` stand before all of these, whatever their priority, and before subscriptions: one after the
+other they let an event pass as it is, or end it. They do not make an event handled: what only guards match comes to nobody.
 """
 
 from __future__ import annotations
@@ -109,13 +110,17 @@ class Handler:
 
 
 class Route:
-    """Where events of one topic go."""
+    """Where events of one topic go: past the guards to the handlers. `path` is all of them, and `in_steps` says that they enter
+    only the first queue of it from outside."""
 
-    __slots__ = ("chain", "handlers")
+    __slots__ = ("chain", "guards", "handlers", "in_steps", "path")
 
-    def __init__(self, handlers: tuple[Handler, ...]) -> None:
-        self.handlers = handlers if not all(handler.guard for handler in handlers) else ()
+    def __init__(self, found: tuple[Handler, ...]) -> None:
+        self.guards = tuple(handler for handler in found if handler.guard)
+        self.handlers = tuple(handler for handler in found if not handler.guard)
+        self.path = self.guards + self.handlers
         self.chain = len({handler.priority for handler in self.handlers}) > 1
+        self.in_steps = self.chain or bool(self.guards)
 
 
 class Handlers:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -55,6 +55,13 @@ class _Pending:
         self.entered = False
         self.outside: Queue | None = None  # where it waits for room
         self.gone = False
+
+
+class Askers(NamedTuple):
+    """The capsules that may ask for approval of a call of a tool: its own, and those that stand before it."""
+
+    own: frozenset[str]
+    guards: frozenset[str]
 
 
 class Tools:
@@ -294,12 +301,13 @@ class Tools:
         else:
             answer()
 
-    def askers(self, name: str) -> frozenset[str]:
-        """The capsules that may ask for approval of a call of a tool: its own, and its guards."""
+    def askers(self, name: str) -> Askers:
+        """The capsules that may ask for approval of a call of a tool."""
         topic = EXECUTE + name
         with self._bus.lock:
-            handlers = self._dispatcher.handlers.route(topic).handlers
-        return frozenset(handler.receiver.id for handler in handlers if handler.guard or handler.pattern == topic)
+            route = self._dispatcher.handlers.route(topic)
+        own = frozenset(handler.receiver.id for handler in route.handlers if handler.pattern == topic)
+        return Askers(own, frozenset(handler.receiver.id for handler in route.guards))
 
     async def describe(self, *, principal: str | None = None) -> list[Tool]:
         """Ask every capsule for its tools.

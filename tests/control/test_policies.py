@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from astrid_host.control.policies import CallPolicies
 from astrid_host.syscalls.approval import Asked
+from astrid_host.tools import Askers
+
+ASKERS = Askers(frozenset({"shell"}), frozenset({"gatekeeper"}))
 
 
-def asked(principal: str = "default", call_id: str | None = "c1", capsule: str = "shell") -> Asked:
-    return Asked(capsule, principal, "git status", "git status -s", call_id)
+def asked(
+    principal: str = "default", call_id: str | None = "c1", capsule: str = "shell", action: str = "git status"
+) -> Asked:
+    return Asked(capsule, principal, action, "git status -s", call_id)
 
 
 def test_where_nobody_is_everything_is_denied_and_the_way_out_is_named() -> None:
     policies = CallPolicies()
-    with policies.during("default", "c1", "deny", {"shell"}) as denied:
+    with policies.during("default", "c1", "deny", "run", ASKERS) as denied:
         assert policies.decide(asked()) is False
     (said,) = denied
     assert "--yes" in said
@@ -21,26 +26,27 @@ def test_where_nobody_is_everything_is_denied_and_the_way_out_is_named() -> None
 
 def test_what_the_tool_and_its_guards_ask_for_is_approved_and_nothing_else() -> None:
     policies = CallPolicies()
-    with policies.during("default", "c1", "approve", {"shell", "gatekeeper"}) as denied:
+    with policies.during("default", "c1", "approve", "run", ASKERS) as denied:
         assert policies.decide(asked()) is True
-        assert policies.decide(asked(capsule="gatekeeper")) is True
+        assert policies.decide(asked(capsule="gatekeeper", action="run")) is True
+        assert policies.decide(asked(capsule="gatekeeper", action="write_file")) is False, "it was not called"
         assert policies.decide(asked(capsule="spy")) is False
         for other in (asked(principal="bob"), asked(call_id="c2"), asked(call_id=None)):
             assert policies.decide(other) is None
-    assert len(denied) == 1
+    assert len(denied) == 2
     assert policies.decide(asked()) is None
 
 
 def test_a_person_may_be_asked() -> None:
     policies = CallPolicies()
-    with policies.during("default", "c1", "ask", {"shell"}) as denied:
+    with policies.during("default", "c1", "ask", "run", ASKERS) as denied:
         assert policies.decide(asked()) is None
     assert denied == []
 
 
 def test_a_second_call_with_the_id_of_one_under_way_changes_nothing() -> None:
     policies = CallPolicies()
-    with policies.during("default", "c1", "deny", {"shell"}):
-        with policies.during("default", "c1", "approve", {"shell"}):
+    with policies.during("default", "c1", "deny", "run", ASKERS):
+        with policies.during("default", "c1", "approve", "run", ASKERS):
             assert policies.decide(asked()) is False
         assert policies.decide(asked()) is False

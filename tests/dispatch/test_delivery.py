@@ -108,6 +108,64 @@ async def test_a_guard_goes_before_what_it_guards(tmp_path: Path) -> None:
         assert (reason, report["detail"], report["capsule"]) == ("deny", "not today", "guard")
 
 
+async def test_a_guard_goes_first_whatever_the_priorities(tmp_path: Path) -> None:
+    ends(tmp_path, "guard", row(100, guard=True), "deny", "not today")
+    says(tmp_path, "one", row(0))
+    says(tmp_path, "two", row(100))
+    async with hosted(tmp_path) as host:
+        said, (reason, report) = await heard(host, 5, 1, 1)
+        assert (said, reason) == (("guard", 5), "deny")
+        assert (report["capsule"], report["handlers"], report["done"]) == ("guard", 1, 0)
+
+
+async def test_what_a_guard_returns_does_not_replace_what_it_let_pass(tmp_path: Path) -> None:
+    ends(tmp_path, "guard", row(1, guard=True), "continue", '{"changed":true}')
+    ends(tmp_path, "second", row(2, guard=True), "continue", '{"changed":2}')
+    says(tmp_path, "one", row())
+    async with hosted(tmp_path) as host:
+        assert await heard(host, 5, 3) == [("guard", 5), ("second", 5), ("one", 5)]
+
+
+async def test_independent_copies_and_chains_behind_a_guard_are_what_they_are_without(tmp_path: Path) -> None:
+    says(tmp_path, "guard", row(1, guard=True))
+    says(tmp_path, "a", row())
+    says(tmp_path, "b", row())
+    async with hosted(tmp_path) as host:
+        said = await heard(host, 5, 3)
+        assert said[0] == ("guard", 5)
+        assert sorted(said) == [("a", 5), ("b", 5), ("guard", 5)]
+        assert host.stats().failures == {}
+
+
+async def test_a_subscription_gets_an_event_once_its_guards_let_it_pass_and_not_before(tmp_path: Path) -> None:
+    ends(tmp_path, "guard", row(guard=True), "continue")
+    async with hosted(tmp_path) as host, host.subscribe("a.ask") as asked, host.subscribe("said.guard") as said:
+        host.publish("a.ask", 1)
+        assert (await next_of(asked)).payload == 1
+        assert (await next_of(said)).payload == 1
+    ends(tmp_path / "denying", "deny", row(guard=True), "deny", "no")
+    async with (
+        hosted(tmp_path / "denying") as host,
+        host.subscribe("a.*") as events,
+        host.subscribe(FAILED + "a.ask") as failed,
+    ):
+        host.publish("a.ask", 1)
+        assert (await next_of(failed)).payload["reason"] == "deny"
+        host.publish("a.other", 2)
+        assert (await next_of(events)).topic == "a.other"
+
+
+async def test_an_event_settles_once_with_the_account_of_those_behind_the_guard(tmp_path: Path) -> None:
+    says(tmp_path, "guard", row(1, guard=True))
+    says(tmp_path, "a", row())
+    says(tmp_path, "b", row())
+    async with hosted(tmp_path) as host, host.subscribe("astrid.v1.dispatch.settled.a.ask") as settled:
+        for _ in range(2):
+            host.publish("a.ask", 1, settle=True)
+            told = (await next_of(settled)).payload
+            assert (told["handlers"], told["done"], told["failed"], told["skipped"]) == (2, 2, 0, 0)
+
+
 # Independent copies.
 
 

@@ -193,6 +193,10 @@ class HostMachine(RuleBasedStateMachine):
             self._take(*listener, ALL)
         # What the host counts is what was reported.
         stats = running.host.stats()
+        while stats.events != running.seen and running.wait_for_more(self.read):  # a last word of the crew's threads
+            running.rest()
+            self._read()
+            stats = running.host.stats()
         assert stats.events == running.seen, f"{stats.events} events are counted, {running.seen} were published"
         assert stats.failures == running.reported, f"{stats.failures} are counted, {running.reported} were reported"
         self.sound = True

@@ -227,7 +227,9 @@ def test_a_python_value_with_a_float_that_is_not_finite_is_refused(value: object
 
 
 @pytest.mark.parametrize(
-    "value", [object(), 1j, {(1, 2): 3}, {None: 1}, "\ud800", {"a": "\udfff"}, 10**5000, print], ids=ascii_start
+    "value",
+    [pytest.param(object(), id="an object"), 1j, {(1, 2): 3}, {None: 1}, "\ud800", {"a": "\udfff"}, 10**5000, print],
+    ids=ascii_start,
 )
 def test_a_python_value_that_is_no_json_is_refused(value: object) -> None:
     with pytest.raises(PayloadError, match="cannot be written as JSON"):

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from astrid_host.host import Host, open_host
     from astrid_host.inventory import CapsuleInfo
-    from astrid_host.listening import HostEvent, HostSubscription
+    from astrid_host.listening import HostSubscription
     from astrid_host.payloads import ToolCallResult
+    from astrid_host.payloads.outside import HostEvent, Tool
     from astrid_host.stats import HostStats, Usage
-    from astrid_host.tools import Tool
 
     BUNDLED: Path
 
@@ -40,13 +40,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "CapsuleInfo": "inventory",
     "Host": "host",
-    "HostEvent": "listening",
+    "HostEvent": "payloads.outside",
     "HostStats": "stats",
     "HostSubscription": "listening",
     "Usage": "stats",
     "open_host": "host",
     "ToolCallResult": "payloads",
-    "Tool": "tools",
+    "Tool": "payloads.outside",
 }
 
 

@@ -295,6 +295,7 @@ async def open_host(
                     instances,
                     auditing.denied,
                     configuration.hide_given,
+                    stores.secrets.redacted,
                 )
                 lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
 

@@ -9,6 +9,7 @@ requests.)
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,10 +20,12 @@ import trio
 from astrid_host.bus import Bus, Event
 from astrid_host.calls import Turns
 from astrid_host.capsules import Capsule, Registry, Replacing, unsatisfied
-from astrid_host.errors import AstridError
+from astrid_host.errors import AstridError, PayloadError
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, RawJson, from_value
 from astrid_host.tools import EXECUTE, tools_of
 from astrid_host.topics import acl_allows
+
+log = logging.getLogger(__name__)
 
 REQUESTS, RESPONSES = "astrid.v1.request.", "astrid.v1.response."
 PROMPT, ANSWER = "user.v1.prompt", "agent.v1.response"
@@ -113,7 +116,11 @@ class KernelMethods:
 
     def _answer(self, event: Event, status: str, data: Any) -> None:
         topic = RESPONSES + event.topic.removeprefix(REQUESTS)
-        payload: Payload = from_value({"status": status, "data": data})
+        try:
+            payload: Payload = from_value({"status": status, "data": data})
+        except PayloadError as error:
+            log.exception("the answer on %s cannot be told: a fault of the host", topic)
+            payload = from_value({"status": "Error", "data": f"the answer cannot be told: {_telling(error)}"})
         if len(payload.guest) > PAYLOAD_BYTES:
             payload = from_value({"status": "Error", "data": f"the answer has more than {PAYLOAD_BYTES} bytes"})
         self._bus.publish(topic, payload, event.principal, NIL_SOURCE, cause=event)
@@ -124,7 +131,10 @@ class KernelMethods:
         try:
             status, data = "Success", await change(params)
         except AstridError as error:
-            status, data = "Error", str(error)
+            status, data = "Error", _telling(error)
+        except Exception as error:  # asked from outside: it may not end the host
+            log.exception("what %s asked for failed: a fault of the host", event.topic)
+            status, data = "Error", f"a fault of the host: {_telling(error)}"
         with self._bus.lock:
             self._answer(event, status, data)
         self._turns.go()
@@ -200,15 +210,23 @@ class KernelMethods:
         ]
 
     def _metadata(self) -> list[dict[str, Any]]:
-        return [_metadata_of(capsule) for capsule in self._ready()]
+        ready = self._ready()
+        bound = {name for capsule in ready if capsule.run_loop is None for name in _bound(capsule)}
+        return [_metadata_of(capsule, bound) for capsule in ready]
 
 
-def _metadata_of(capsule: Capsule) -> dict[str, Any]:
-    """What is told of one capsule: for each tool what its manifest says, whether it describes itself or not."""
+def _bound(capsule: Capsule) -> list[str]:
+    """The tools that a capsule's handlers provide."""
+    return [name for name in tools_of(capsule.manifest) if EXECUTE + name not in capsule.inactive]
+
+
+def _metadata_of(capsule: Capsule, bound: set[str]) -> dict[str, Any]:
+    """What is told of one capsule: for each tool what its manifest says, whether it describes itself or not. A tool that no
+    capsule's row binds by name is that of who declares it: a run loop's, or one behind a pattern."""
     manifest = capsule.manifest
     said = {tool.name: tool for tool in manifest.tools}
-    provided = [name for name in tools_of(manifest) if EXECUTE + name not in capsule.inactive]
-    loops = capsule.run_loop is not None
+    own = [] if capsule.run_loop is not None else _bound(capsule)
+    provided = [*own, *(name for name in said if name not in bound)]
     return {
         "name": capsule.id,
         "version": capsule.version,
@@ -223,7 +241,7 @@ def _metadata_of(capsule: Capsule) -> dict[str, Any]:
                 "mutable": name in said and said[name].mutable,
                 "asks_approval": name in said and said[name].asks_approval,
             }
-            for name in ([] if loops else provided)
+            for name in provided
         ],
     }
 
@@ -233,6 +251,11 @@ def _interfaces(rows: Any) -> dict[str, dict[str, str]]:
     for namespace, interface, version in rows:
         found.setdefault(namespace, {})[interface] = str(version)
     return found
+
+
+def _telling(error: Exception) -> str:
+    """Its message as text that JSON can hold: the names of files need not be UTF-8."""
+    return str(error).encode("utf-8", "backslashreplace").decode()
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 from types import TracebackType
-from typing import Any
 
 import msgspec
 import trio
@@ -17,19 +16,9 @@ import trio
 from astrid_host.bus import Bus, Event, Receiver, Subscription
 from astrid_host.calls import Turns
 from astrid_host.errors import HostClosed
+from astrid_host.payloads.outside import HostEvent
 
 IN_A_ROW = 64  # so many events may be taken before others have their turn
-
-
-class HostEvent(msgspec.Struct, frozen=True):
-    """An event as the embedding program sees it: `payload` is the plain JSON value that a guest would receive."""
-
-    topic: str
-    payload: Any
-    source_id: str
-    principal: str | None
-    seq: int
-    timestamp: datetime.datetime
 
 
 def seen(event: Event) -> HostEvent:

@@ -47,6 +47,7 @@ class Capsule:
         self.owner = owner
         self.state: State = "loading"
         self.error: str | None = None
+        self.aside_for = ""  # while it is shadowed, the id of the capsule that it steps aside for
         self.problems: Sequence[Problem] = ()
         self.inactive: list[str] = []
         self.source_id = ""
@@ -87,6 +88,15 @@ class Capsule:
         """What waits for an older version of it, and what was counted, is its own now. The bus's lock is held."""
         self.account = old.account
         self.queues, old.queues = old.queues, Queues()
+
+    def step_aside(self, name: str, why: str) -> None:
+        """Another capsule takes its place."""
+        self.state, self.aside_for = "shadowed", name
+        self.error = f"steps aside for {name}, which {why}"
+
+    def come_back(self) -> None:
+        """The capsule that it stepped aside for is not there, after all."""
+        self.state, self.aside_for, self.error = "loading", "", None
 
     def fail(self, error: str) -> None:
         """It does not take part; `error` says why."""

@@ -36,7 +36,10 @@ def find_folders(places: Iterable[Path]) -> list[Path]:
                 f"no capsules can be read from {place}: {error.strerror}; name a folder that has a {MANIFEST}, "
                 "or one whose folders have"
             ) from None
-        found.extend(child for child in children if (child / MANIFEST).exists())
+        capsules = [child for child in children if (child / MANIFEST).exists()]
+        if not capsules:
+            log.warning("there is no capsule in %s: neither it nor a folder in it has a %s", place, MANIFEST)
+        found.extend(capsules)
     return found
 
 

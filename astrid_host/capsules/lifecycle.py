@@ -1,7 +1,8 @@
 """Lifecycle hooks: the first load of a package with a state folder runs its `astrid-install`, a higher version `astrid-upgrade`.
 
 A capsule whose hook fails is not loaded, and its hook runs again at the next start. Hooks run on behalf of the host's owner,
-within the capsule's own limits. A host that keeps nothing on disk runs none. (Astrid, guest exports.)
+within the capsule's own limits, and for 10 minutes at most, what they wait for included. A host that keeps nothing on disk runs
+none. (Astrid, guest exports.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from astrid_host.stores import InstalledStore
 
 INSTALL, UPGRADE = "astrid-install", "astrid-upgrade"
 LIFECYCLE = (INSTALL, UPGRADE)
+HOOK_S = 600.0
 
 
 class Lifecycle:
@@ -38,7 +40,7 @@ class Lifecycle:
         """Run the hook that is due, and remember what is loaded now.
 
         Raises:
-            LoadError: the hook failed.
+            LoadError: the hook failed, or was not over within 10 minutes.
             StoreError: what was loaded before cannot be read or written.
 
         Cancelled, the hook is stopped and runs again at the next start.
@@ -61,10 +63,13 @@ class Lifecycle:
         entry = capsule.linked.entries.get(hook) if capsule.linked is not None else None
         if entry is None:
             return
-        try:
-            await call_once(self._turns, capsule, entry, (), capsule.owner, capsule.timeout_s)
-        except GuestFailed as error:
-            raise LoadError(f"{capsule.id}: its {hook} failed, so it is not loaded: {error}") from None
+        with trio.move_on_after(HOOK_S) as bound:
+            try:
+                await call_once(self._turns, capsule, entry, (), capsule.owner, capsule.timeout_s)
+            except GuestFailed as error:
+                raise LoadError(f"{capsule.id}: its {hook} failed, so it is not loaded: {error}") from None
+        if bound.cancelled_caught:
+            raise LoadError(f"{capsule.id}: its {hook} was not over within {HOOK_S:g} s, so it is not loaded")
 
 
 def _is_higher(version: str, before: str) -> bool:

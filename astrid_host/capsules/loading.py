@@ -16,8 +16,9 @@ from astrid_host.abi import ExportKind, export_kinds
 from astrid_host.bus import Bus
 from astrid_host.calls import Call
 from astrid_host.capsules.capsule import HOOK, RUN, Capsule
+from astrid_host.capsules.denials import Denials
 from astrid_host.dispatch import Dispatcher, Handler
-from astrid_host.engine import Engine, Instances, Linker, Module, Pool
+from astrid_host.engine import Engine, Instances, Linker, Module, Pool, Prelinked
 from astrid_host.errors import LoadError, ModuleRefused
 from astrid_host.manifest import Manifest, read_meta
 from astrid_host.payloads import source_id
@@ -49,6 +50,7 @@ class Loader:
         instances: the host's count of instances.
         refused: hears of each publish that is refused to a guest.
         known: hears of each capsule's manifest before any of its guests runs.
+        redacted: a text without the secrets in it, for what the log says of refusals.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Loader:
         instances: Instances,
         refused: Callable[[Call, str, str, str], None] = lambda *_: None,
         known: Callable[[str, Manifest], None] = lambda *_: None,
+        redacted: Callable[[str], str] = str,
     ) -> None:
+        linker.refused = Denials(redacted).note
         self._engine = engine
         self._linker = linker
         self._bus = bus
@@ -88,15 +92,17 @@ class Loader:
         except ModuleRefused as error:
             raise LoadError(f"{capsule.folder / manifest.components[0].file}: {error}") from None
         linked = self._linker.prelink(module, EXPORTS)
-        if HOOK in linked.entries and "cabi_realloc" not in module.exports:
-            raise ModuleRefused(f"{capsule.id} exports {HOOK} but no cabi_realloc, so nothing can be passed to it")
-        if HOOK not in linked.entries and RUN not in linked.entries:
-            raise ModuleRefused(f"{capsule.id} exports neither {HOOK} nor {RUN}: it is not a capsule")
-        _check_memory(capsule.id, module, manifest)
+        try:
+            _check_exports(capsule.id, module, linked)
+            _check_memory(capsule.id, module, manifest)
+            run = export_kinds(module.core)[RUN] if RUN in linked.entries else ExportKind.STUB
+        except BaseException:
+            linked.close()
+            raise
         publisher = Publisher(capsule.id, capsule.source_id, manifest, self._bus, self._dispatcher, self._refused)
         pool = Pool(linked, manifest.limits.memory_bytes, self._instances)
         capsule.built(linked, pool, publisher)
-        return export_kinds(module.core)[RUN] if RUN in linked.entries else ExportKind.STUB
+        return run
 
     async def _compile(self, name: str, wasm: bytes) -> Module:
         if self._engine.is_cached(wasm):
@@ -116,6 +122,13 @@ class Loader:
                 f"{capsule.id}: its module is not the one that was installed: meta.json says BLAKE3 {meta.wasm_hash}, "
                 f"the file has {capsule.wasm_hash}; install it again"
             )
+
+
+def _check_exports(name: str, module: Module, linked: Prelinked) -> None:
+    if HOOK in linked.entries and "cabi_realloc" not in module.exports:
+        raise ModuleRefused(f"{name} exports {HOOK} but no cabi_realloc, so nothing can be passed to it")
+    if HOOK not in linked.entries and RUN not in linked.entries:
+        raise ModuleRefused(f"{name} exports neither {HOOK} nor {RUN}: it is not a capsule")
 
 
 def _check_memory(name: str, module: Module, manifest: Manifest) -> None:

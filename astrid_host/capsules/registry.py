@@ -1,8 +1,9 @@
 """The capsules of a host: found, ordered, loaded, and which of them give way to others.
 
-Given beats bundled: a bundled capsule steps aside when a given one binds one of its topics that may be bound once, exports
-the same interface, or is named in its `yields_to`. Of others that bind the same such topic the first in load order keeps it;
-the other's row is inactive, and both are named. Which topics may be bound only once is the caller's to say.
+Given beats bundled: a bundled capsule steps aside when a given one has its name, binds one of its topics that may be bound once,
+exports the same interface, or is named in its `yields_to`. It takes part after all when the given one does not load. Of others
+that bind the same such topic the first in load order keeps it; the other's row is inactive, and both are named. Which topics may
+be bound only once is the caller's to say.
 """
 
 from __future__ import annotations
@@ -19,17 +20,16 @@ from astrid_host.abi import ExportKind
 from astrid_host.bus import Bus
 from astrid_host.calls import Accounts
 from astrid_host.capsules.capsule import HOOK, Capsule
-from astrid_host.capsules.discovery import find_folders, in_load_order, unsatisfied
+from astrid_host.capsules.discovery import MANIFEST, find_folders, in_load_order, unsatisfied
 from astrid_host.capsules.lifecycle import Lifecycle
 from astrid_host.capsules.loading import Loader, handlers_of
-from astrid_host.capsules.runloops import RunLoops
+from astrid_host.capsules.making import make_instance
+from astrid_host.capsules.runloops import READY_S, RunLoops
 from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import AstridError
 from astrid_host.manifest import Manifest
 
 log = logging.getLogger(__name__)
-
-READY_S = 0.5
 
 
 class Registry:
@@ -67,6 +67,7 @@ class Registry:
         self._bound_once = bound_once
         self._lifecycle = lifecycle
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
+        self._set_aside: dict[str, Path] = {}  # bundled capsules by the name that a given one has, too
         self.complete = False  # all that was found is loaded, or failed
         self.leaving: set[Capsule] = set()  # older versions, or unloaded ones, whose calls are not over
 
@@ -90,13 +91,15 @@ class Registry:
         ordered = [by_manifest[id(manifest)] for manifest in in_load_order([c.manifest for c in described])]
         rest = [capsule for capsule in self.capsules.values() if capsule not in ordered]
         self.capsules = {capsule.id: capsule for capsule in (*ordered, *rest)}
-        self._shadow(ordered)
+        for capsule in ordered:
+            self._shadow(capsule)
         # All are built before the first starts: compiling takes long, and a run loop may not wait long for the others.
-        built = [(capsule, await self._build(capsule, strict)) for capsule in ordered if capsule.state == "loading"]
-        for capsule, run in built:
-            if run is not None:
-                await self._start(capsule, run, strict)
-        self._tell_unsatisfied(ordered)
+        for capsule, run in await self._build_all(ordered, strict):
+            if await self._start(capsule, run, strict):
+                continue
+            for back, kind in await self._build_all(self._returning(capsule), strict):
+                await self._start(back, kind, strict)
+        self._tell_unsatisfied([capsule for capsule in self.capsules.values() if capsule.has_manifest])
         await self._await_run_loops()
         self.complete = True
 
@@ -112,17 +115,28 @@ class Registry:
                 self._read_one(folder, is_bundled, strict)
 
     def _read_one(self, folder: Path, is_bundled: bool, strict: bool) -> None:
-        found, problems = manifests.check(folder / "Capsule.toml")
+        found, problems = manifests.check(folder / MANIFEST)
         name = found.package.name if found is not None else folder.name
-        if name in self.capsules:
-            first = self.capsules[name]
-            if is_bundled:
-                log.info("the bundled capsule %s steps aside for the one in %s", name, first.folder)
-            else:
-                log.warning(
-                    "two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, folder
-                )
-            return
+        first = self.capsules.get(name)
+        if first is not None and not is_bundled:
+            log.warning("two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, folder)
+        elif first is not None and first.state != "failed":
+            log.info("the bundled capsule %s steps aside for the one in %s", name, first.folder)
+            self._set_aside[name] = folder
+        else:
+            if first is not None:
+                _tell_back(name, first)
+            self._add(name, folder, is_bundled, found, problems, strict)
+
+    def _add(
+        self,
+        name: str,
+        folder: Path,
+        is_bundled: bool,
+        found: Manifest | None,
+        problems: Sequence[manifests.Problem],
+        strict: bool,
+    ) -> None:
         capsule = self.capsules[name] = Capsule(name, folder, is_bundled, self._owner, self.accounts)
         capsule.problems = problems
         errors = [problem for problem in problems if problem.severity == "error"]
@@ -137,18 +151,50 @@ class Registry:
                 raise error
             self._failed(capsule, error)
 
-    def _shadow(self, ordered: list[Capsule]) -> None:
-        given = [capsule for capsule in ordered if not capsule.bundled]
-        for capsule in ordered:
-            if not capsule.bundled:
+    def _shadow(self, capsule: Capsule) -> None:
+        """A bundled capsule steps aside when a given one takes its place."""
+        if not capsule.bundled:
+            return
+        for other in self.capsules.values():
+            if other.bundled or not other.has_manifest or other.state not in ("loading", "ready"):
                 continue
-            for other in given:
-                why = self._gives_way(capsule.manifest, other.manifest)
-                if why:
-                    capsule.state = "shadowed"
-                    capsule.error = f"steps aside for {other.id}, which {why}"
-                    log.info("the bundled capsule %s %s", capsule.id, capsule.error)
-                    break
+            why = self._gives_way(capsule.manifest, other.manifest)
+            if why:
+                capsule.step_aside(other.id, why)
+                log.info("the bundled capsule %s %s", capsule.id, capsule.error)
+                return
+
+    def giving_way_to(self, new: Capsule) -> list[tuple[Capsule, str]]:
+        """The bundled capsules that take part and step aside for a given one, with why they do."""
+        if new.bundled:
+            return []
+        bundled = [c for c in self.capsules.values() if c.bundled and c.state == "ready" and c.id != new.id]
+        reasons = [(capsule, self._gives_way(capsule.manifest, new.manifest)) for capsule in bundled]
+        return [(capsule, why) for capsule, why in reasons if why]
+
+    def _replaces(self, given: Capsule) -> bool:
+        """Whether a bundled capsule steps aside for it."""
+        asides = (capsule.aside_for for capsule in self.capsules.values())
+        return not given.bundled and (given.id in self._set_aside or given.id in asides)
+
+    def _returning(self, failed: Capsule) -> list[Capsule]:
+        """The bundled capsules that stepped aside for one that did not load: they take part after all."""
+        if failed.bundled:
+            return []
+        returning = [capsule for capsule in self.capsules.values() if capsule.aside_for == failed.id]
+        for capsule in returning:
+            capsule.come_back()
+        folder = self._set_aside.pop(failed.id, None)
+        if folder is not None:
+            self._add(failed.id, folder, True, *manifests.check(folder / MANIFEST), strict=False)
+            if self.capsules[failed.id].state == "loading":
+                returning.append(self.capsules[failed.id])
+        for capsule in returning:
+            self._shadow(capsule)
+        back = [capsule for capsule in returning if capsule.state == "loading"]
+        for capsule in back:
+            _tell_back(capsule.id, failed)
+        return back
 
     def _gives_way(self, bundled: Manifest, given: Manifest) -> str:
         if given.package.name in bundled.package.yields_to:
@@ -163,36 +209,61 @@ class Registry:
                 return f"binds {row.pattern} too"
         return ""
 
+    async def _build_all(self, capsules: Iterable[Capsule], strict: bool) -> list[tuple[Capsule, ExportKind]]:
+        """Build those that take part, and what comes back for those that fail; in load order."""
+        built: dict[str, tuple[Capsule, ExportKind]] = {}
+        waiting = [capsule for capsule in capsules if capsule.state == "loading"]
+        for capsule in waiting:
+            run = await self._build(capsule, strict)
+            if run is None:
+                waiting.extend(self._returning(capsule))
+            else:
+                built[capsule.id] = capsule, run
+        return [built[name] for name in self.capsules if name in built]
+
     async def _build(self, capsule: Capsule, strict: bool) -> ExportKind | None:
         try:
-            return await self._loader.build(capsule)
+            run = await self._loader.build(capsule)
+            if run is ExportKind.STUB and self._replaces(capsule):  # others take the time to see at their first call
+                await make_instance(self._dispatcher.turns, capsule)
+            return run
         except AstridError as error:
             if strict:
                 raise
             self._failed(capsule, error)
             return None
 
-    async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> None:
+    async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> bool:
         try:
             await self._run_hook(capsule)
             if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
                 self.warn_of_dead_rows(capsule)
-                return
-            self.bind(capsule)
+            else:
+                self.bind(capsule)
         except AstridError as error:
             if strict:
                 raise
             self._failed(capsule, error)
+            return False
+        return True
 
     async def prepare(self, capsule: Capsule) -> ExportKind:
-        """Build it and run the hook that is due; says what its `run` is.
+        """Build it, see that it has instances, and run the hook that is due; says what its `run` is.
 
         Raises:
-            LoadError: it cannot be built, or its hook failed.
+            LoadError: it cannot be built, no instance of it can be made, or its hook failed.
             StoreError: what was loaded before cannot be read or written.
+
+        When it raises, or is cancelled, nothing of what was built is left.
         """
-        run = await self._loader.build(capsule)
-        await self._run_hook(capsule)
+        try:
+            run = await self._loader.build(capsule)
+            if run is ExportKind.STUB:  # else its run loop shows
+                await make_instance(self._dispatcher.turns, capsule)
+            await self._run_hook(capsule)
+        except BaseException:
+            capsule.close()
+            raise
         return run
 
     async def _run_hook(self, capsule: Capsule) -> None:
@@ -275,6 +346,7 @@ class Registry:
 
     def _failed(self, capsule: Capsule, error: AstridError) -> None:
         capsule.fail(str(error))
+        capsule.close()
         log.error("the capsule in %s was not loaded: %s", capsule.folder, error)
 
     def by_source(self, source: str) -> Capsule | None:
@@ -285,3 +357,12 @@ class Registry:
         """Close every capsule's instances; no call is under way any more."""
         for capsule in (*self.capsules.values(), *self.leaving):
             capsule.close()
+
+
+def _tell_back(name: str, failed: Capsule) -> None:
+    log.warning(
+        "the bundled capsule %s takes part after all, because the one in %s did not load: %s",
+        name,
+        failed.folder,
+        failed.error,
+    )

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 HEALTH = "astrid.v1.health.failed"
 STUB_S = 5.0
+READY_S = 0.5
+LOOK_S = 0.01
 ATTEMPTS = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 120.0
 
@@ -113,9 +115,14 @@ class RunLoops:
         verdict: list[bool] = []
         begun = time.monotonic()
 
+        def is_over() -> None:
+            over.set()
+            if self._over.get(capsule) is over:
+                del self._over[capsule]
+
         def ended(stub: bool, failure: str) -> None:
             verdict.append(stub)
-            self._turns.tell(over.set)
+            self._turns.tell(is_over)
             if failure and not self._turns.closing:
                 self._tell_failed(capsule, failure)
                 self._turns.tell(lambda: self._after_failure(capsule, time.monotonic() - begun))
@@ -126,9 +133,21 @@ class RunLoops:
         self._turns.go()
         with trio.move_on_after(STUB_S):
             while not verdict and not call.reached:
-                with trio.move_on_after(0.01):
+                with trio.move_on_after(LOOK_S):
                     await over.wait()
         return bool(verdict and verdict[0])
+
+    async def begun_well(self, capsule: Capsule) -> str:
+        """Give a run loop that was begun half a second to subscribe and say that it is ready; why it failed, if it did."""
+        with trio.move_on_after(READY_S):
+            while capsule.run_loop is not None and not capsule.is_ready.is_set():
+                await trio.sleep(LOOK_S)
+        if capsule.state == "failed":
+            return capsule.error or ""
+        call = capsule.run_loop
+        if call is not None and not call.reached:
+            return f"its run loop did not call the host within {STUB_S:g} s"
+        return ""
 
     async def stop(self, capsule: Capsule) -> None:
         """End its run loop, which is not started again. Cancelled, it ends all the same."""
@@ -138,8 +157,13 @@ class RunLoops:
             with self._turns.lock:
                 self._turns.cancel_locked(call, GuestCancelled(f"{capsule.id} is unloaded"))
             self._turns.go()
-            await self._over[capsule].wait()
-        self._over.pop(capsule, None)
+            over = self._over.get(capsule)
+            if over is not None:
+                await over.wait()
+        self.forget(capsule)
+
+    def forget(self, capsule: Capsule) -> None:
+        """It is not started any more."""
         self._attempts.pop(capsule, None)
 
     def _tell_failed(self, capsule: Capsule, reason: str) -> None:

@@ -6,14 +6,24 @@ What is slow to import is imported when a command runs, so that `--help` answers
 from __future__ import annotations
 
 import io
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
 
 def main() -> None:
     """The `astrid-host` command."""
+    if sys.argv[1:2] == ["run"]:  # it leaves with 0, also before the host is there to listen for signals
+        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGTERM, _leave)
     from astrid_host.cli.app import app
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign is no failure
     app(prog_name="astrid-host")
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)

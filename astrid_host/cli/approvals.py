@@ -15,6 +15,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
+from astrid_host.cli.tables import printable
 
 if TYPE_CHECKING:
     from astrid_host.stores.approvals import Allowed, ApprovalStore
@@ -96,7 +97,7 @@ def allow(
             from astrid_host.stores.approvals import Holder
 
             row = store.allow(Holder(principal, str(workspace.resolve()), capsule, wasm_hash), *allowance)
-    sys.stdout.write(f"{row.id}: {capsule} may {_allowance(row)}\n")
+    sys.stdout.write(f"{row.id}: {capsule} may {_allowance(row)} in the workspace {printable(row.workspace)}\n")
 
 
 @app.command("revoke")

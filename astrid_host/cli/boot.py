@@ -20,6 +20,7 @@ from astrid_host.cli.state import state_folder
 if TYPE_CHECKING:
     import trio
 
+    from astrid_host.control.greeting import About
     from astrid_host.host import Host
     from astrid_host.syscalls.approval import Policy
 
@@ -49,6 +50,28 @@ class Boot:
         places = [*self.capsules, *([dropped_in] if dropped_in.is_dir() else [])]
         return places if self.no_bundled else [*places, capsules_folder()]
 
+    def about(self, config: Mapping[str, Mapping[str, str]]) -> About:
+        """What a host is told to have been started with."""
+        from astrid_host.control.greeting import About
+
+        given = [f"{capsule}.{key}" for capsule, row in config.items() for key in row]
+        return About(str(self.workspace.resolve()), given)
+
+
+def where(workspace: str, state_dir: Path | None) -> str:
+    """The options with which a command that is given in this folder is about a host's workspace and state folder.
+
+    Args:
+        workspace: an absolute path; empty when it is not known.
+        state_dir: as it was given.
+    """
+    from shlex import quote
+
+    options = [] if not workspace or Path(workspace) == Path.cwd() else [f"--workspace {quote(workspace)}"]
+    if state_dir is not None:
+        options.append(f"--state-dir {quote(str(state_dir.absolute()))}")
+    return " ".join(options)
+
 
 def fail(message: str, code: int) -> NoReturn:
     """Say what went wrong on stderr and leave."""
@@ -72,12 +95,16 @@ def told(debug: bool) -> Generator[None]:
             raise found from None
         if isinstance(found, KeyboardInterrupt):
             raise typer.Exit(INTERRUPTED) from None
+        if isinstance(found, SystemExit) and found.code == 0:  # a signal, while `run` begins
+            raise typer.Exit from None
         if isinstance(found, BrokenPipeError | SystemExit):  # SystemExit is what rich makes of a broken pipe
             raise _nobody_reads() from None
         if debug:
             raise
         if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config")):
             fail(str(found), USAGE)
+        if isinstance(found, OSError) and found.strerror and found.filename:
+            fail(f"{os.fsdecode(found.filename)}: {found.strerror}", HOST_FAILURE)
         if isinstance(found, AstridError | OSError):
             fail(str(found), HOST_FAILURE)
         fail(f"{type(found).__name__}: {found} (a fault of the host; --debug shows where)", HOST_FAILURE)

@@ -12,13 +12,13 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.answering import answer_at_terminal
-from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail
+from astrid_host.cli.boot import SAID_NO, USAGE, Boot, fail, where
 from astrid_host.cli.keyboard import Keyboard
 from astrid_host.cli.served import run_with_served
 
 if TYPE_CHECKING:
     from astrid_host.cli.served import Served
-    from astrid_host.control.policies import Approvals
+    from astrid_host.control.executed import Approvals
 
 
 def call(
@@ -58,12 +58,19 @@ def call(
             done = await host.execute(tool, given, call_id=call_id, timeout=timeout, approvals=approvals)
             nursery.cancel_scope.cancel()
         sys.stdout.write(done.result.content + "\n")
-        for line in done.denied:
-            sys.stderr.write(f"astrid-host: {line}\n")
+        if done.denied:
+            options = where((await host.about()).workspace, state_dir)
+            for line in done.denied:
+                sys.stderr.write(f"astrid-host: {_complete(line, options)}\n")
         return SAID_NO if done.result.is_error else 0
 
     boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
     run_with_served(context, boot, body)
+
+
+def _complete(line: str, options: str) -> str:
+    """A line that may end with the command that allows what was denied, for the host that denied it."""
+    return f"{line} {options}" if options and "astrid-host approvals allow" in line else line
 
 
 def _read(tool: str, arguments: str) -> object:

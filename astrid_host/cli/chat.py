@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from astrid_host.cli import options
-from astrid_host.cli.boot import HOST_FAILURE, INTERRUPTED, SAID_NO, USAGE, Boot, fail
+from astrid_host.cli.boot import HOST_FAILURE, INTERRUPTED, SAID_NO, USAGE, Boot, fail, where
 from astrid_host.cli.keyboard import Keyboard
+from astrid_host.cli.provider import KEY, VARIABLE, key_of_environment, provider_config
 from astrid_host.cli.screens import JsonScreen, TextScreen
 from astrid_host.cli.served import run_with_served
-from astrid_host.cli.state import state_folder
 from astrid_host.cli.tables import printable
 
 if TYPE_CHECKING:
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
     from astrid_host.cli.served import Served
     from astrid_host.payloads.kinds import ApprovalRequired
 
-PROVIDER = "openai-compat"
-KEY = "OPENAI_API_KEY"
 PORTS = {"http": 80, "https": 443}
-TERMINATED = 128 + signal.SIGTERM
+_MEND_KEY = f"Start `astrid-host run` with it, or set the key with `astrid-host config set {KEY}`"
 _ASKER = re.compile(r"Capsule '([^']+)' requests approval")
 _VISIBLE = re.compile(r"[!-~]+")
 
@@ -79,7 +76,13 @@ def chat(
         keyboard = Keyboard()
         screen: Screen = JsonScreen() if as_json else TextScreen()
         session_id = session or new_session()
-        talk = Conversation(host, screen, _decide(yes, keyboard, screen, principal), session_id, model, timeout)
+        about = await host.about()
+        if KEY not in about.given and key_of_environment(state_dir, principal):
+            screen.note(f"{VARIABLE} is not used: the host that runs was started without it. {_MEND_KEY}")
+        options = where(about.workspace, state_dir)
+        talk = Conversation(
+            host, screen, _decide(yes, keyboard, screen, principal, options), session_id, model, timeout
+        )
         if once is None and keyboard.is_terminal:
             sys.stderr.write(f"session {printable(session_id)}: Ctrl-C ends a turn, Ctrl-D leaves\n")
         with keyboard.kept():
@@ -93,7 +96,7 @@ def chat(
         principal,
         debug,
         (*(allow_local or ()), *local),
-        lambda: _config(state_dir, principal, provider_url, model),
+        lambda: provider_config(state_dir, principal, provider_url, model),
     )
     run_with_served(context, boot, body)
 
@@ -103,10 +106,10 @@ async def _converse(talk: Conversation, screen: Screen, keyboard: Keyboard, once
     import trio
 
     code = 0
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             left: list[int] = []
-            nursery.start_soon(_interrupt, signals, talk, nursery.cancel_scope, left, once is None)
+            nursery.start_soon(_interrupt, signals, talk, screen, nursery.cancel_scope, left, once is None)
             if once is not None:
                 code = _code(await talk.turn(once), screen, timeout)
             else:
@@ -115,20 +118,29 @@ async def _converse(talk: Conversation, screen: Screen, keyboard: Keyboard, once
                         _code(await talk.turn(text), screen, timeout)
             nursery.cancel_scope.cancel()
     if keyboard.is_terminal and once is None:
-        sys.stderr.write("\n")
+        with contextlib.suppress(OSError):  # the terminal is gone
+            sys.stderr.write("\n")
+            sys.stderr.flush()
     return left[0] if left else code
 
 
 async def _interrupt(
-    signals: AsyncIterator[int], talk: Conversation, scope: trio.CancelScope, left: list[int], prompts: bool
+    signals: AsyncIterator[int],
+    talk: Conversation,
+    screen: Screen,
+    scope: trio.CancelScope,
+    left: list[int],
+    prompts: bool,
 ) -> None:
     """Ctrl-C ends the turn; at the prompt, or again, it leaves."""
     async for number in signals:
+        if number == signal.SIGINT and (talk.in_turn or not prompts):
+            screen.interrupted()
         if number == signal.SIGINT and talk.in_turn and not talk.cancelled:
             await talk.cancel()
             continue
         at_prompt = prompts and not talk.in_turn
-        left.append(TERMINATED if number == signal.SIGTERM else 0 if at_prompt else INTERRUPTED)
+        left.append(128 + number if number != signal.SIGINT else 0 if at_prompt else INTERRUPTED)
         scope.cancel()
         return
 
@@ -136,33 +148,38 @@ async def _interrupt(
 def _code(ended: Ended, screen: Screen, timeout: float) -> int:
     """What a turn's end is for a script."""
     if ended == "silent":
-        screen.note(f"no final answer came within {timeout:g} s: the turn was cancelled")
+        screen.silent(timeout)
+    if ended in ("silent", "failed"):
         return SAID_NO
     return INTERRUPTED if ended == "cancelled" else 0
 
 
-def _decide(yes: bool, keyboard: Keyboard, screen: Screen, principal: str) -> Decide:
-    """Who decides on requests for approval: --yes, the person, or nobody, which denies them."""
+def _decide(yes: bool, keyboard: Keyboard, screen: Screen, principal: str, options: str) -> Decide:
+    """Who decides on requests for approval: --yes, the person, or nobody, which denies them.
 
-    async def decide(request: ApprovalRequired) -> str:
+    `options` are those of `approvals allow` for the host.
+    """
+    from astrid_host.cli.conversation import Decided
+
+    async def decide(request: ApprovalRequired) -> Decided:
         if yes:
-            return "approve"
+            return Decided("approve")
         if keyboard.is_terminal:
             from astrid_host.cli.answering import decided_by
 
-            return await decided_by(keyboard, request)
-        screen.note(_denied(request, principal))
-        return "deny"
+            return Decided(await decided_by(keyboard, request, screen.question), typed=True)
+        screen.note(_denied(request, principal, options))
+        return Decided("deny")
 
     return decide
 
 
-def _denied(request: ApprovalRequired, principal: str) -> str:
+def _denied(request: ApprovalRequired, principal: str, options: str) -> str:
     from astrid_host.syscalls.approval import Asked, mend
 
     found = _ASKER.fullmatch(request.reason)
     asked = Asked(found[1] if found else "CAPSULE", principal, request.action, request.resource, None)
-    return f"{asked.capsule} asked to {asked.action!r} on {asked.resource!r} and was denied: {mend(asked)}"
+    return f"{asked.capsule} asked to {asked.action!r} on {asked.resource!r} and was denied: {mend(asked, options)}"
 
 
 def _place(url: str) -> str:
@@ -179,24 +196,3 @@ def _place(url: str) -> str:
             f"--provider-url is a URL such as http://localhost:11434/v1 or https://api.openai.com; given {url!r}", USAGE
         )
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _config(
-    state_dir: Path | None, principal: str, provider_url: str | None, model: str | None
-) -> Mapping[str, Mapping[str, str]]:
-    """What the provider's capsule is told in a host that is booted for this conversation."""
-    given = {"base_url": provider_url, "model": model, "api_key": _key(state_dir, principal)}
-    row = {key: value for key, value in given.items() if value}
-    return {PROVIDER: row} if row else {}
-
-
-def _key(state_dir: Path | None, principal: str) -> str | None:
-    """The key of the environment, unless one was set for the capsule."""
-    key = os.environ.get(KEY)
-    if not key:
-        return None
-    from astrid_host.stores import Stores
-
-    with closing(Stores(state_folder(state_dir))) as stores:
-        names = {(secret.principal, secret.capsule, secret.key) for secret in stores.secrets.all()}
-    return None if names & {("", PROVIDER, "api_key"), (principal, PROVIDER, "api_key")} else key

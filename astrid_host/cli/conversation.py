@@ -2,7 +2,8 @@
 
 A turn begins with a prompt and ends with the agent's final response in the same session, with its time, or with the host. What
 tools are called on behalf of the principal meanwhile is shown: tool calls do not say which session they belong to. Questions for
-approval are answered only while a turn runs.
+approval are answered only while a turn runs. Who talks in one session shares its turns: to cancel is to end the one that runs in
+it, whoever's prompt it answers.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import contextlib
 import math
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import trio
 
 from astrid_host.bus import FAILED
-from astrid_host.cli.answering import answer, question_in
+from astrid_host.cli.answering import Allowances, answer, question_in
 from astrid_host.errors import AstridError
 from astrid_host.kernel_methods import ANSWER, PROMPT
 from astrid_host.payloads import NIL_SOURCE
@@ -25,19 +26,30 @@ from astrid_host.tools.topics import REQUEST, RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from astrid_host.cli.served import Served
-    from astrid_host.listening import HostEvent
     from astrid_host.payloads.kinds import ApprovalRequired
+    from astrid_host.payloads.outside import HostEvent
 
 DELTA = "agent.v1.stream.delta"
+TURN_FAILED = "agent.v1.event.turn_failed"  # comes before the final response, which says why
 PROMPT_FAILED = FAILED + PROMPT
 CANCELLED_S = 5.0  # an agent need not say anything after a turn was cancelled
 DECIDED_S = 60.0  # so long the host waits for a decision
 LEAVE_S = 1.0
 
-Ended: TypeAlias = Literal["answered", "cancelled", "silent"]
-Decide: TypeAlias = "Callable[[ApprovalRequired], Awaitable[str]]"
+Ended: TypeAlias = Literal["answered", "failed", "cancelled", "silent"]
+
+
+class Decided(NamedTuple):
+    """What was decided on a request for approval, and whether a person typed it here."""
+
+    decision: str
+    typed: bool = False
+
+
+Decide: TypeAlias = "Callable[[ApprovalRequired], Awaitable[Decided]]"
 
 
 class Screen(Protocol):
@@ -55,12 +67,24 @@ class Screen(Protocol):
         """The tool has answered."""
         ...
 
-    def approval(self, request: ApprovalRequired, decision: str) -> None:
-        """A request for approval was decided on; `undecided` when it was not, here."""
+    def approval(self, request: ApprovalRequired, decision: str, typed: bool) -> None:
+        """A request for approval was decided on, by what a person typed here or not; `undecided` when it was not, here."""
         ...
 
-    def final(self, text: str) -> None:
-        """The turn's last word; all of it, also what was said in deltas."""
+    def question(self, text: str) -> AbstractContextManager[None]:
+        """Ask, while the body waits for the answer."""
+        ...
+
+    def interrupted(self) -> None:
+        """The terminal has shown that a key was pressed."""
+        ...
+
+    def final(self, text: str, failed: bool = False) -> None:
+        """The turn's last word; all of it, also what was said in deltas. When it failed, why."""
+        ...
+
+    def silent(self, seconds: float) -> None:
+        """No last word came for so long."""
         ...
 
     def note(self, text: str) -> None:
@@ -99,13 +123,15 @@ class Conversation:
         self._calls: set[str] = set()
         self._answered: set[str] = set()
         self._asking: dict[str, trio.CancelScope] = {}
+        self._allowances = Allowances()
+        self._fails = False
 
     async def turn(self, text: str) -> Ended:
         """Say something, and show what comes of it.
 
         Returns:
-            How it ended: `answered` by a final response; `cancelled`, whether one came then or not; `silent` when none came in
-            time.
+            How it ended: `answered` by a final response, or `failed`, which it tells; `cancelled`, whether one came then or
+            not; `silent` when none came in time.
 
         Raises:
             AstridError: nobody answers prompts, or this one cannot be sent.
@@ -113,10 +139,10 @@ class Conversation:
 
         Cancelled, the agent is told to end the turn.
         """
-        self._calls, self._answered = set(), set()
+        self._calls, self._answered, self._fails = set(), set(), False
         self._bound = trio.CancelScope(deadline=trio.current_time() + self._timeout)
         self.in_turn, self.cancelled, final = True, False, False
-        watched = (REQUEST, RESULT, PROMPT_FAILED, f"{ANSWERS}*")
+        watched = (REQUEST, RESULT, PROMPT_FAILED, TURN_FAILED, f"{ANSWERS}*")
         try:
             with self._bound:
                 async with self._host.subscribe(DELTA, ANSWER, TOPIC, observe=watched) as events:
@@ -129,7 +155,9 @@ class Conversation:
                     await self._tell_to_end()
         if self.cancelled:
             return "cancelled"
-        return "answered" if final else "silent"
+        if final:
+            return "failed" if self._fails else "answered"
+        return "silent"
 
     async def cancel(self) -> None:
         """Tell the agent to end the turn; its last word is waited for a little longer."""
@@ -154,7 +182,7 @@ class Conversation:
             async for event in events:
                 if event.topic == TOPIC:
                     if (request := question_in(event)) is not None:
-                        requests.send_nowait(request)
+                        requests.send_nowait((event.seq, request))
                 elif event.topic == PROMPT_FAILED:
                     await self._failed(event.payload)
                 elif self._show(event):
@@ -172,10 +200,12 @@ class Conversation:
             if said.get("session_id") != self._session or not isinstance(text, str):
                 return False
             if event.topic == ANSWER and said.get("is_final") is True:
-                self._screen.final(text)
+                self._screen.final(text, self._fails)
                 return True
             if event.topic == DELTA:
                 self._screen.delta(text)
+        elif event.topic == TURN_FAILED:
+            self._fails = self._fails or said.get("session_id") == self._session
         elif event.topic == REQUEST:
             self._called(event.source_id, said)
         elif event.topic == RESULT:
@@ -210,19 +240,21 @@ class Conversation:
         who = report.get("capsule") or "a capsule"
         self._screen.note(f"{who} failed to handle the prompt: {report.get('reason')}: {report.get('detail')}")
 
-    async def _answer(self, asked: trio.MemoryReceiveChannel[ApprovalRequired]) -> None:
+    async def _answer(self, asked: trio.MemoryReceiveChannel[tuple[int, ApprovalRequired]]) -> None:
         """Have requests decided on, one after the other."""
-        async for request in asked:
+        async for seq, request in asked:
             if request.request_id in self._answered:
                 continue
-            decision = None
+            decided = None
             with trio.move_on_after(DECIDED_S) as scope:
                 self._asking[request.request_id] = scope
-                decision = await self._decide(request)
+                covered = self._allowances.cover(request, seq)
+                decided = Decided("approve") if covered else await self._decide(request)
             del self._asking[request.request_id]
-            if decision is not None:
-                await answer(self._host, request, decision)
-            self._screen.approval(request, decision or "undecided")
+            if decided is not None:
+                answered = await answer(self._host, request, decided.decision)
+                self._allowances.keep(request, decided.decision, answered)
+            self._screen.approval(request, *(decided or Decided("undecided")))
 
 
 async def lacking(host: Served) -> str | None:

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from astrid_host import Host, HostEvent, HostSubscription, open_host
 from astrid_host.cli import logs
-from astrid_host.cli.conversation import Conversation
+from astrid_host.cli.conversation import Conversation, Decided
 from astrid_host.cli.run import show
 from astrid_host.cli.screens import TextScreen
 from astrid_host.cli.served import Booted
@@ -124,8 +124,8 @@ async def converse(console: Console) -> None:
         console.print(f"  {written}", style="dim", markup=False)
 
 
-async def _approve(request: ApprovalRequired) -> str:
-    return "approve"
+async def _approve(request: ApprovalRequired) -> Decided:
+    return Decided("approve")
 
 
 def _scripted() -> Any:

@@ -77,4 +77,5 @@ class Keyboard:
         try:
             yield
         finally:
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)
+            with contextlib.suppress(termios.error):  # it is gone
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import structlog
 
 
 def set_up(log_format: str, level: int) -> None:
@@ -13,27 +18,44 @@ def set_up(log_format: str, level: int) -> None:
         log_format: `pretty` or `json`.
         level: what is logged; a `logging` level.
     """
-    import structlog
-
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=log_format == "json"),
-    ]
-    render: structlog.typing.Processor
-    if log_format == "json":
-        shared.append(structlog.processors.format_exc_info)
-        render = structlog.processors.JSONRenderer()
-    else:
-        render = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        )
-    )
+    handler.setFormatter(_Late(log_format))
     root = logging.getLogger("astrid_host")
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level)
+
+
+class _Late(logging.Formatter):
+    """Is made with the first line: a command that logs nothing need not wait for what formats lines."""
+
+    def __init__(self, log_format: str) -> None:
+        super().__init__()
+        self._log_format = log_format
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._made.format(record)
+
+    @functools.cached_property
+    def _made(self) -> structlog.stdlib.ProcessorFormatter:
+        import structlog
+
+        shared: list[structlog.typing.Processor] = [
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=self._log_format == "json"),
+        ]
+        render: structlog.typing.Processor
+        if self._log_format == "json":
+            shared.append(structlog.processors.format_exc_info)
+            render = structlog.processors.JSONRenderer()
+        else:
+            render = structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                pad_event_to=0,
+                exception_formatter=structlog.dev.plain_traceback,  # others show local variables, which may be secrets
+            )
+        return structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+
+NAME_BYTES = 255  # in one part of a path
 
 CapsulePlaces: TypeAlias = Annotated[
     list[Path] | None,
@@ -15,8 +18,21 @@ NoBundled: TypeAlias = Annotated[
     bool, typer.Option("--no-bundled", help="Leave out the capsules that come with the host.")
 ]
 Workspace: TypeAlias = Annotated[Path, typer.Option(metavar="DIR", help="What cwd:// means to capsules.")]
+
+
+def _folder(given: str) -> Path:
+    """A folder that may be made: it has a name that the system can have."""
+    if not given:
+        raise typer.BadParameter("the name of a folder is empty: give one, such as . for this folder")
+    longest = max(len(os.fsencode(part)) for part in Path(given).absolute().parts)
+    if longest > NAME_BYTES:
+        raise typer.BadParameter(f"a name in the path has {longest} bytes; {NAME_BYTES} are allowed")
+    return Path(given)
+
+
 StateDir: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Databases, homes, and the drop-in folder `capsules`.")
+    Path | None,
+    typer.Option(metavar="DIR", parser=_folder, help="Databases, homes, and the drop-in folder `capsules`."),
 ]
 AllowLocal: TypeAlias = Annotated[
     list[str] | None,

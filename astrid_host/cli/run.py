@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
@@ -13,6 +14,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host, told
+from astrid_host.cli.provider import PROVIDER, provider_config
 from astrid_host.cli.state import state_folder
 from astrid_host.cli.tables import print_table, printable
 
@@ -42,7 +44,10 @@ def run(
     log_format: options.LogFormat = "pretty",
     debug: options.Debug = False,
 ) -> None:
-    """Boot, show what loaded, and serve until Ctrl-C or SIGTERM."""
+    """Boot, show what loaded, and serve until Ctrl-C or SIGTERM.
+
+    The key for the provider is what is set as openai-compat.api_key, or else the environment variable OPENAI_API_KEY.
+    """
     if log_format not in ("pretty", "json"):
         fail(f"--log-format is 'pretty' or 'json'; given {log_format!r}", USAGE)
     place = None if metrics is None else _metrics_place(metrics)
@@ -55,13 +60,21 @@ def run(
         from astrid_host.control.places import locked
 
         with locked(state_folder(state_dir)) as path:
-            _serve(boot, path, place)
+            config = provider_config(state_dir, None) if _has_provider(boot) else {}
+            _serve(replace(boot, config=lambda: config), path, place)
+
+
+def _has_provider(boot: Boot) -> bool:
+    """Whether the provider's capsule is among what is loaded."""
+    folders = (place if place.name == PROVIDER else place / PROVIDER for place in boot.places())
+    return any((folder / "Capsule.toml").is_file() for folder in folders)
 
 
 def _serve(boot: Boot, path: Path, place: tuple[str, int] | None) -> NoReturn:
     """Run a host that other processes may use over a socket at `path`, and that may serve metrics at a place."""
     from astrid_host.control.policies import CallPolicies
 
+    about = boot.about(boot.config())
     policies = CallPolicies()
 
     async def body(host: Host) -> int:
@@ -73,7 +86,7 @@ def _serve(boot: Boot, path: Path, place: tuple[str, int] | None) -> NoReturn:
             async with trio.open_nursery() as nursery:
                 asked = trio.Event()
                 host.methods.shut_down = asked.set
-                await nursery.start(serve, host, path, policies)
+                await nursery.start(serve, host, path, policies, about)
                 show(host)
                 sys.stdout.write(f"listening: {path}\n")
                 if url is not None:

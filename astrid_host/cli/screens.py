@@ -9,13 +9,23 @@ from __future__ import annotations
 import shutil
 import sys
 import unicodedata
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from astrid_host.cli.answering import shown
 from astrid_host.cli.tables import printable
 
 if TYPE_CHECKING:
     from astrid_host.payloads.kinds import ApprovalRequired
 
+DECISIONS = {
+    "approve": "approved",
+    "approve_session": "approved for this session",
+    "approve_always": "approved for good",
+    "deny": "denied",
+    "undecided": "not decided here",
+}
 JOINERS = "\u200c\u200d"  # letters of several scripts, and emoji, are written with them
 
 
@@ -32,6 +42,7 @@ class TextScreen:
         self._said = ""  # in deltas, since the turn began
         self._since_call = 0  # where in it the agent went on after its last call of a tool
         self._open = False  # whether stdout is within a line
+        self._question = ""  # that waits for an answer
         self._names: dict[str, str] = {}
 
     def delta(self, text: str) -> None:
@@ -49,10 +60,40 @@ class TextScreen:
         name = self._names.pop(call_id, call_id)
         self._tell(f"<- {name}{' failed' if is_error else ''}: {content}")
 
-    def approval(self, request: ApprovalRequired, decision: str) -> None:
-        self._tell(f"?? {decision}: {request.action}: {request.resource}")
+    def approval(self, request: ApprovalRequired, decision: str, typed: bool) -> None:
+        if not typed:
+            self._tell(f"?? {DECISIONS.get(decision, decision)}: {request.action}: {request.resource}")
 
-    def final(self, text: str) -> None:
+    @contextmanager
+    def question(self, text: str) -> Generator[None]:
+        self._end_line()
+        self._question = text
+        try:
+            with shown(text):
+                yield
+        finally:
+            self._question = ""
+
+    def interrupted(self) -> None:
+        if self._answers.isatty() and not self._question:
+            self._deeds.write("\n")
+            self._open = False
+
+    def final(self, text: str, failed: bool = False) -> None:
+        if failed:
+            self._end_line()
+            self._deeds.write(harmless(text).rstrip("\n") + "\n")
+        else:
+            self._last(text)
+        self._said, self._since_call = "", 0
+        self._names.clear()
+
+    def silent(self, seconds: float) -> None:
+        self.note(f"no final answer came within {seconds:g} s: the turn was cancelled")
+        self._said, self._since_call = "", 0
+        self._names.clear()
+
+    def _last(self, text: str) -> None:
         latest = self._said[self._since_call :]
         if not self._said.rstrip().endswith(text.strip()):
             if not latest or not text.startswith(latest):
@@ -60,12 +101,11 @@ class TextScreen:
                 latest = ""
             self._say(text[len(latest) :])
         self._end_line()
-        self._said, self._since_call = "", 0
-        self._names.clear()
 
     def note(self, text: str) -> None:
-        self._end_line()
-        self._deeds.write(f"astrid-host: {printable(text)}\n")
+        with self._beside_the_question():
+            self._deeds.write(f"astrid-host: {printable(text)}\n")
+            self._deeds.flush()
 
     def _say(self, text: str) -> None:
         if text:
@@ -78,10 +118,22 @@ class TextScreen:
             self._say("\n")
 
     def _tell(self, line: str) -> None:
-        """A line on stderr that is no wider than the terminal."""
+        """A line on stderr; on a terminal, one that is no wider."""
+        width = shutil.get_terminal_size().columns if self._deeds.isatty() else None
+        with self._beside_the_question():
+            self._deeds.write(shortened(line, width) + "\n")
+            self._deeds.flush()
+
+    @contextmanager
+    def _beside_the_question(self) -> Generator[None]:
+        """The body writes a line; the question that waits for an answer is asked again after it."""
         self._end_line()
-        self._deeds.write(shortened(line, shutil.get_terminal_size().columns) + "\n")
-        self._deeds.flush()
+        if self._question:
+            self._deeds.write("\n")
+        yield
+        if self._question:
+            self._deeds.write(self._question)
+            self._deeds.flush()
 
 
 class JsonScreen:
@@ -96,12 +148,23 @@ class JsonScreen:
     def tool_result(self, call_id: str, content: str, is_error: bool) -> None:
         _write({"tool_result": {"call_id": call_id, "content": content, "is_error": is_error}})
 
-    def approval(self, request: ApprovalRequired, decision: str) -> None:
+    def approval(self, request: ApprovalRequired, decision: str, typed: bool) -> None:
         asked = {"request_id": request.request_id, "action": request.action, "resource": request.resource}
         _write({"approval": {**asked, "reason": request.reason, "decision": decision}})
 
-    def final(self, text: str) -> None:
-        _write({"final": text})
+    def question(self, text: str) -> AbstractContextManager[None]:
+        return shown(text)
+
+    def interrupted(self) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
+
+    def final(self, text: str, failed: bool = False) -> None:
+        _write({"final": text, "error": True} if failed else {"final": text})
+
+    def silent(self, seconds: float) -> None:
+        self.note(f"no final answer came within {seconds:g} s: the turn was cancelled")
+        _write({"final": None, "error": "timeout"})
 
     def note(self, text: str) -> None:
         sys.stderr.write(f"astrid-host: {printable(text)}\n")
@@ -121,8 +184,10 @@ def harmless(text: str) -> str:
     return "".join(c if c in "\n\t" or c in JOINERS or unicodedata.category(c) == "Zs" else printable(c) for c in text)
 
 
-def shortened(text: str, width: int) -> str:
-    """The text on one line of so many columns, with `…` at its end when there is more of it."""
+def shortened(text: str, width: int | None) -> str:
+    """The text on one line of so many columns, with `…` at its end when there is more of it; all of it without a width."""
+    if width is None:
+        return printable(" ".join(text.split()))
     from rich.cells import cell_len, set_cell_size
 
     line = printable(" ".join(text[: 4 * width].split()))

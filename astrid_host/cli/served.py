@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -19,10 +20,11 @@ from astrid_host.cli.state import state_folder
 
 if TYPE_CHECKING:
     from astrid_host.control.client import Running
-    from astrid_host.control.policies import Approvals, CallPolicies, Executed
+    from astrid_host.control.executed import Approvals, Executed
+    from astrid_host.control.greeting import About
+    from astrid_host.control.policies import CallPolicies
     from astrid_host.host import Host
-    from astrid_host.listening import HostEvent
-    from astrid_host.tools import Tool
+    from astrid_host.payloads.outside import HostEvent, Tool
 
 BOOTING = ("capsules", "no_bundled", "workspace", "allow_local", "provider_url")
 READY_S = 60.0
@@ -56,6 +58,10 @@ class Served(Protocol):
         """Its tools; see `Tools.describe`."""
         ...
 
+    async def about(self) -> About:
+        """What it was started with."""
+        ...
+
     async def publish(self, topic: str, payload: Any) -> int:
         """Publish an event; its `seq`."""
         ...
@@ -75,10 +81,12 @@ class Booted:
         host: made with these policies.
         policies: answer what its calls ask for.
         principal: on whose behalf everything is done.
+        about: what it was started with.
     """
 
-    def __init__(self, host: Host, policies: CallPolicies, principal: str) -> None:
+    def __init__(self, host: Host, policies: CallPolicies, principal: str, about: About | None = None) -> None:
         self._host = host
+        self._about = about
         self._policies = policies
         self.principal = principal
 
@@ -111,6 +119,11 @@ class Booted:
 
     async def describe(self) -> list[Tool]:
         return await self._host.tools.describe(principal=self.principal)
+
+    async def about(self) -> About:
+        from astrid_host.control.greeting import About
+
+        return self._about or About()
 
     async def publish(self, topic: str, payload: Any) -> int:
         from astrid_host.errors import AstridError
@@ -146,12 +159,14 @@ def run_with_served(context: typer.Context, boot: Boot, body: Callable[[Served],
             _run_with(pid, boot.state_dir, boot.principal, body, until_signal=False)
         from astrid_host.control.policies import CallPolicies
 
+        config = boot.config()
+        about = boot.about(config)
         policies = CallPolicies()
 
         async def own(host: Host) -> int:
-            return await body(Booted(host, policies, boot.principal))
+            return await body(Booted(host, policies, boot.principal, about))
 
-        run_with_host(boot, own, approvals=policies)
+        run_with_host(replace(boot, config=lambda: config), own, approvals=policies)
 
 
 def run_with_running(

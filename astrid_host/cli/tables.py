@@ -20,8 +20,13 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(*headers, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(printable(" ".join(cell.split())) for cell in row))
-    width = None if sys.stdout.isatty() else UNBOUNDED
-    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
+    if sys.stdout.isatty():
+        Console(markup=False, emoji=False, highlight=False).print(table)
+        return
+    console = Console(width=UNBOUNDED, markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def printable(text: str) -> str:

@@ -16,7 +16,7 @@ from astrid_host.cli.tables import printable
 
 if TYPE_CHECKING:
     from astrid_host.cli.served import Served
-    from astrid_host.listening import HostEvent
+    from astrid_host.payloads.outside import HostEvent
 
 
 def tail(

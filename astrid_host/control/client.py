@@ -6,8 +6,11 @@ for. What the host answers with an error raises `AstridError`; a host that goes 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
 import socket
+import stat
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -19,15 +22,14 @@ import msgspec
 import trio
 
 from astrid_host import __version__
+from astrid_host.control.executed import Approvals, Executed
 from astrid_host.control.frames import Frames
-from astrid_host.control.policies import Approvals, Executed
-from astrid_host.control.server import Greeting
+from astrid_host.control.greeting import About, Greeting
+from astrid_host.control.topics import REQUESTS
 from astrid_host.errors import AstridError, HostClosed
-from astrid_host.kernel_methods import REQUESTS
-from astrid_host.listening import HostEvent
 from astrid_host.payloads import NIL_SOURCE, IpcMessage, from_value
-from astrid_host.syscalls.net.handshake import VERSION, HandshakeFailed, Response, answer, ask
-from astrid_host.tools import Tool
+from astrid_host.payloads.outside import HostEvent, Tool
+from astrid_host.sockets.handshake import VERSION, HandshakeFailed, Response, answer, ask, check_user
 
 CONNECT_S = 5.0
 GONE = "the host that runs has stopped, or was killed: start it again with `astrid-host run`"
@@ -52,7 +54,7 @@ class Running:
             The answer's data.
 
         Raises:
-            AstridError: it said that something is wrong.
+            AstridError: it said that something is wrong, or is another user's.
             HostClosed: it went away, or does not answer.
             OSError: there is nothing to connect to.
 
@@ -89,6 +91,10 @@ class Running:
         """Its tools; see `Tools.describe`."""
         return msgspec.convert(await self.ask("DescribeTools"), list[Tool])
 
+    async def about(self) -> About:
+        """What it was started with."""
+        return msgspec.convert(await self.ask("DescribeHost"), About)
+
     async def publish(self, topic: str, payload: Any) -> int:
         """Publish an event; see `Host.publish`.
 
@@ -120,6 +126,7 @@ class Running:
     async def _connected(
         self, patterns: Sequence[str], observe: Sequence[str] = (), everybody: bool = False
     ) -> AsyncGenerator[Frames]:
+        _check_owner(self.path.parent)
         greeting = Greeting("", VERSION, __version__, self.principal)
         greeting.subscribe, greeting.observe, greeting.everybody = list(patterns), list(observe), everybody
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -137,9 +144,28 @@ class Running:
                 raise HostClosed(GONE) from None
 
 
+def _check_owner(folder: Path) -> None:
+    """Refuse a folder that somebody else may have put a socket in.
+
+    Raises:
+        AstridError: it is another user's, or no folder.
+        OSError: it is not there.
+    """
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise AstridError(
+            f"{folder} is not a folder of this user's own, so no host of this user's runs there: remove it"
+        )
+
+
 async def _let_in(sock: trio.socket.SocketType, greeting: Greeting) -> Response:
     try:
-        await answer(sock, greeting)
+        check_user(sock)
+    except HandshakeFailed:
+        raise AstridError("what answers on the control socket is another user's, and is told nothing") from None
+    try:
+        with contextlib.suppress(BrokenPipeError):  # who does not listen may have said why
+            await answer(sock, greeting)
         return await ask(sock, Response)
     except OSError:
         raise HostClosed(GONE) from None

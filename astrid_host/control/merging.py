@@ -16,7 +16,8 @@ import trio
 from astrid_host.bus import Event
 from astrid_host.errors import HostClosed
 from astrid_host.host import Host
-from astrid_host.listening import HostEvent, HostSubscription, give_way, seen
+from astrid_host.listening import HostSubscription, give_way, seen
+from astrid_host.payloads.outside import HostEvent
 
 
 @asynccontextmanager

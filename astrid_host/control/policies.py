@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-import msgspec
-
-from astrid_host.payloads import ToolCallResult
+from astrid_host.control.executed import Approvals, Executed
 from astrid_host.syscalls.approval import Asked, mend
 from astrid_host.tools import Askers, Tools
-
-Approvals: TypeAlias = Literal["ask", "approve", "deny"]
-
-
-class Executed(msgspec.Struct):
-    """What became of a tool call: its result, and for each request for approval that was denied how to let it through."""
-
-    result: ToolCallResult
-    denied: list[str] = []
 
 
 class _Call(NamedTuple):

@@ -16,7 +16,7 @@ import wasmtime
 
 from astrid_host.abi import DropCode, ImportCode, compile_drop, compile_import
 from astrid_host.engine import assemblyscript, native
-from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Suspend, here
+from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Activation, Suspend, here
 from astrid_host.engine.instance import slots
 from astrid_host.engine.module import Module, Prelinked
 from astrid_host.errors import GuestFault, HostError, ImportsMissing
@@ -71,9 +71,15 @@ class Imports(Protocol):
 
 
 class Linker:
-    """Defines host functions on demand and links modules to them once, so that an instance costs microseconds."""
+    """Defines host functions on demand and links modules to them once, so that an instance costs microseconds.
+
+    Attributes:
+        refused: called with the call and the error whenever a guest is answered one that has a `detail`, which the guest does not
+            see. On any thread; must not block.
+    """
 
     def __init__(self, engine: wasmtime.Engine, imports: Imports) -> None:
+        self.refused: Callable[[Activation, HostError], None] | None = None
         self._engine = engine
         self._linker = wasmtime.Linker(engine)
         self._imports = imports
@@ -131,11 +137,16 @@ class Linker:
             )
             params, results, waits = code.signature.params, code.signature.results, found.waits
             if waits:
-                self._define_waiting(key, params, results, _waiting(key, code, found.run))
+                self._define_waiting(key, params, results, _waiting(key, code, found.run, self._answered))
             else:
-                self._define_plain(key, params, results, _plain(key, code, found.run))
+                self._define_plain(key, params, results, _plain(key, code, found.run, self._answered))
         self._defined[key] = params, results, waits
         return self._defined[key]
+
+    def _answered(self, activation: Activation, error: HostError) -> None:
+        """A guest is about to be answered with an error."""
+        if error.detail and self.refused is not None:
+            self.refused(activation, error)
 
     def _define_plain(
         self, key: tuple[str, str], params: tuple[str, ...], results: tuple[str, ...], callback: Callable[..., Any]
@@ -194,7 +205,12 @@ def _reentered(key: tuple[str, str]) -> GuestFault:
     )
 
 
-def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..., Any]) -> Callable[..., int | None]:
+def _plain(
+    key: tuple[str, str],
+    code: ImportCode | DropCode,
+    run: Callable[..., Any],
+    answered: Callable[[Any, HostError], None],
+) -> Callable[..., int | None]:
     params, results = code.signature.params, code.signature.results
     layout = slots(params, native.RAW_BYTES)
     unpack, place = layout.unpack_from, ctypes.c_char * layout.size
@@ -224,6 +240,7 @@ def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[...,
             try:
                 flat = lower(guest, args, run(activation, *lift(guest, args)))
             except HostError as error:
+                answered(activation, error)
                 flat = lower_error(guest, args, error.case, error.payload)
             if result is not None:
                 result.from_address(raw).value = flat
@@ -236,7 +253,12 @@ def _plain(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[...,
     return plain
 
 
-def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..., Any]) -> Callable[..., None]:
+def _waiting(
+    key: tuple[str, str],
+    code: ImportCode | DropCode,
+    run: Callable[..., Any],
+    answered: Callable[[Any, HostError], None],
+) -> Callable[..., None]:
     params, results = code.signature.params, code.signature.results
     layout = slots(params, native.VAL_BYTES)
     unpack, place = layout.unpack_from, ctypes.c_char * (native.VAL_AT + layout.size)
@@ -255,6 +277,7 @@ def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..
             try:
                 flat = lower(guest, args, give())
             except HostError as error:
+                answered(here.activation, error)
                 flat = lower_error(guest, args, error.case, error.payload)
             put(results_at, flat)
 
@@ -295,6 +318,7 @@ def _waiting(key: tuple[str, str], code: ImportCode | DropCode, run: Callable[..
                     return
                 flat = lower(guest, args, outcome)
             except HostError as error:
+                answered(activation, error)
                 flat = lower_error(guest, args, error.case, error.payload)
             if result is not None:
                 put(results_at, flat)

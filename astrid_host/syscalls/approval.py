@@ -212,8 +212,13 @@ class Approval(Interface):
         return decision
 
 
-def mend(asked: Asked) -> str:
-    """How to let a request through where nobody can be asked."""
+def mend(asked: Asked, options: str = "") -> str:
+    """How to let a request through where nobody can be asked. The command for it, if there is one, comes last.
+
+    Args:
+        asked: what was asked for.
+        options: of the command that allows it beforehand: for which workspace, in which state folder.
+    """
     allowance = allowance_for(asked.action, asked.resource)
     if allowance is None:
         return "answer it on a terminal, or give --yes: what has an operator of the shell in it is always asked for"
@@ -224,6 +229,8 @@ def mend(asked: Asked) -> str:
         words.append(f"--resource {quote(allowance.resource)}")
     if asked.principal != "default":
         words.append(f"--principal {quote(asked.principal)}")
+    if options:
+        words.append(options)
     return f"answer it on a terminal, give --yes, or allow it beforehand: {' '.join(words)}"
 
 

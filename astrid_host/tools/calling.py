@@ -32,8 +32,9 @@ from astrid_host.payloads import (
     ToolExecuteResult,
     written,
 )
+from astrid_host.payloads.outside import Tool
 from astrid_host.principals import check_principal
-from astrid_host.tools.describing import Tool, describe
+from astrid_host.tools.describing import describe
 from astrid_host.tools.failures import explain, subject_of
 from astrid_host.tools.topics import CANCEL, EXECUTE, REQUEST, RESULT, TOOL_TOPICS
 

@@ -1,4 +1,8 @@
-"""Describing: every capsule is asked for its tools, and the answers are put together in load order."""
+"""Describing: every capsule is asked for its tools, and the answers are put together in load order.
+
+A described tool counts only from the capsule whose handler provides it, when any does; of those that nobody provides the first
+counts. A tool whose schema nests deeper than 100 levels is left out: it would not fit into what tells of it.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +16,13 @@ from astrid_host.bus import Bus, Event
 from astrid_host.calls import Turns
 from astrid_host.capsules import Capsule, Registry
 from astrid_host.payloads import NIL_SOURCE, from_value
-from astrid_host.tools.topics import DESCRIBE, DESCRIBED
+from astrid_host.payloads.outside import Tool
+from astrid_host.tools.topics import DESCRIBE, DESCRIBED, tool_of
 
 log = logging.getLogger(__name__)
 
 DESCRIBE_S = 0.5
-
-
-class Tool(msgspec.Struct, frozen=True):
-    """A tool as its capsule describes it.
-
-    Attributes:
-        name: what it is called by.
-        description: for the model.
-        input_schema: JSON Schema of its arguments.
-        capsule: who provides it.
-        mutable: whether it changes anything; from the manifest, or from the schema.
-    """
-
-    name: str
-    description: str
-    input_schema: dict[str, Any]
-    capsule: str
-    mutable: bool
+SCHEMA_DEPTH = 100  # a payload has 127, and what tells of tools has some around their schemas
 
 
 async def describe(bus: Bus, turns: Turns, registry: Registry, principal: str) -> list[Tool]:
@@ -67,12 +55,24 @@ def _gathered(answers: list[Event], registry: Registry) -> list[Tool]:
     by_source: dict[str, list[Event]] = {}
     for answer in answers:
         by_source.setdefault(answer.source_id, []).append(answer)
+    providers = _providers(registry)
     found: dict[str, Tool] = {}
-    for capsule in registry.capsules.values():
+    for capsule in list(registry.capsules.values()):
         for answer in by_source.get(capsule.source_id, ()):
             for tool in _tools_in(answer, capsule):
-                found.setdefault(tool.name, tool)
+                if providers.get(tool.name, capsule.id) == capsule.id:
+                    found.setdefault(tool.name, tool)
     return list(found.values())
+
+
+def _providers(registry: Registry) -> dict[str, str]:
+    """By tool, the capsule that is called for it."""
+    return {
+        tool: capsule.id
+        for capsule in registry.capsules.values()
+        for handler in capsule.handlers
+        if (tool := tool_of(handler.pattern)) is not None
+    }
 
 
 class _Described(msgspec.Struct):
@@ -104,7 +104,35 @@ def _tools_in(event: Event, capsule: Capsule) -> list[Tool]:
             tool.name in declared or tool.input_schema.get("mutable") is True,
         )
         for tool in described
+        if _is_told(tool, capsule)
     ]
+
+
+def _is_told(tool: _Described, capsule: Capsule) -> bool:
+    if not _is_deep(tool.input_schema):
+        return True
+    log.warning(
+        "%s describes its tool %r by a schema that nests deeper than %d levels: the tool is left out",
+        capsule.id,
+        tool.name,
+        SCHEMA_DEPTH,
+    )
+    return False
+
+
+def _is_deep(schema: Any) -> bool:
+    """Whether it nests deeper than it may. Level by level, so that nothing recurses."""
+    level = [schema]
+    for _ in range(SCHEMA_DEPTH):
+        level = [
+            part
+            for outer in level
+            for part in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(part, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _readable(data: Any, capsule: Capsule) -> list[_Described]:

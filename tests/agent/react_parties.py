@@ -230,11 +230,12 @@ async def agent(
     silent: Iterable[str] = (),
     capsules: Iterable[Path] = (REACT,),
     config: Mapping[str, Any] | None = None,
+    state_dir: str | Path = ":memory:",
 ) -> AsyncIterator[Parties]:
     """The loop with all its parties; at the end each prompt must have had exactly one final answer."""
     settings = {"react": dict(config or {})}
     async with open_host(
-        list(capsules), state_dir=":memory:", workspace=workspace, config=settings, strict=True
+        list(capsules), state_dir=state_dir, workspace=workspace, config=settings, strict=True
     ) as host:
         async with trio.open_nursery() as nursery:
             parties = Parties(host, script or [said("Hello.")], silent)

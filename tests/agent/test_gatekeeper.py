@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -136,7 +137,19 @@ async def test_an_unknown_word_counts_as_always_and_is_told(tmp_path: Path, capl
         for _ in range(2):
             await host.tools.execute("list_directory", {"dir_path": "."})
     assert len(asked) == 2
-    assert sum("approval must be never, mutable or always" in line for line in caplog.messages) == 1
+    told = [line for line in caplog.messages if "approval must be" in line]
+    assert [line.split(": ")[-1] for line in told] == [
+        'approval must be never, mutable or always; it is "sometimes" and counts as always'
+    ]
+
+
+async def test_fifty_calls_wait_for_a_person_at_once(tmp_path: Path) -> None:
+    async with gated(tmp_path, FS, approves=None) as (host, _), host.subscribe(ASKED) as events:
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(host.tools.execute, "write_file", {**WRITE, "file_path": f"{number}.txt"})
+            await decided(host, events, *["approve"] * 50)
+    assert len(list(tmp_path.glob("*.txt"))) == 50
 
 
 async def test_calls_at_once_are_described_for_once_and_decided_each_by_itself(tmp_path: Path) -> None:
@@ -181,10 +194,22 @@ async def test_a_call_that_passes_twice_is_asked_about_once(decision: str, tmp_p
 
 
 async def test_a_decision_is_remembered_for_as_long_as_is_configured(tmp_path: Path) -> None:
-    async with gated(tmp_path, FS, config={"remember_secs": "0"}) as (host, asked):
+    async with gated(tmp_path, FS, config={"remember_secs": 0}) as (host, asked):
         for _ in range(2):
             await host.tools.execute("write_file", WRITE, call_id="c1")
     assert len(asked) == 2
+
+
+async def test_a_decision_is_for_a_call_that_passes_twice_and_not_for_one_that_is_made_again_later(
+    tmp_path: Path,
+) -> None:
+    manifest = tomllib.loads((BUNDLED / "gatekeeper" / "Capsule.toml").read_text())
+    assert manifest["env"]["remember_secs"]["default"] == 2
+    async with gated(tmp_path, FS, config={"remember_secs": 1}) as (host, asked):
+        begun = trio.current_time()
+        while len(asked) < 2:
+            await host.tools.execute("write_file", WRITE, call_id="c1")
+        assert trio.current_time() - begun >= 1
 
 
 async def test_a_cancelled_call_is_asked_about_again_when_it_is_made_again(tmp_path: Path) -> None:

@@ -273,7 +273,18 @@ async def test_a_server_that_cannot_be_reached_and_an_address_that_is_not_allowe
     async with open_host(capsules=capsules, state_dir=":memory:", config=config, allow_local=[address]) as host:
         assert "cannot be reached" in await Provider(host, server).error()
     async with open_host(capsules=capsules, state_dir=":memory:", config=config) as host:
-        assert "--allow-local" in await Provider(host, server).error()
+        assert await Provider(host, server).error() == (
+            f"{url} is a private address: if you mean it, give `astrid-host run` or `astrid-host chat` the option "
+            f"--allow-local {address}."
+        )
+
+
+@pytest.mark.parametrize("kind", ["text/html", "text/event-stream", "application/json"])
+async def test_a_page_in_place_of_an_answer_says_to_check_the_url(kind: str) -> None:
+    async with provider(sends(b"<!doctype html>\n<html>Welcome</html>\n", kind=kind)) as party:
+        assert await party.error() == (
+            "The model provider's answer is no chat completion stream: check the URL (openai-compat.base_url)."
+        )
 
 
 async def test_a_request_that_cannot_be_read_is_answered() -> None:
@@ -294,11 +305,16 @@ async def test_a_call_id_that_the_conversation_has_already_is_replaced() -> None
     assert started["id"] != "call_0_0"
 
 
-async def described(party: Provider, messages: int = 1) -> list[Any]:
-    """What the capsule tells of models, a list for each message."""
+async def told(party: Provider, messages: int = 1) -> list[Any]:
+    """What the capsule answers when it is asked for its models."""
     async with party.host.subscribe("llm.v1.response.describe") as answers:
         party.host.publish("llm.v1.request.describe", {})
-        return [(await anext(aiter(answers))).payload["providers"] for _ in range(messages)]
+        return [(await anext(aiter(answers))).payload for _ in range(messages)]
+
+
+async def described(party: Provider, messages: int = 1) -> list[Any]:
+    """What the capsule tells of models, a list for each message."""
+    return [answer["providers"] for answer in await told(party, messages)]
 
 
 async def test_the_configured_model_is_told_first_and_then_what_the_server_lists() -> None:
@@ -324,9 +340,28 @@ async def test_a_server_without_a_list_leaves_the_configured_model() -> None:
     assert [entry["id"] for entry in only] == ["test"]
 
 
-async def test_with_neither_a_list_nor_a_configured_model_there_is_none() -> None:
+async def test_with_neither_a_list_nor_a_configured_model_there_is_none_and_it_says_why() -> None:
     async with provider(says(), models=None, model="") as party:
-        assert await described(party) == [[]]
+        (answer,) = await told(party)
+        assert answer["providers"] == []
+        assert answer["problem"].startswith(f"{party.server.url} does not list its models. ")
+        assert "404" in answer["problem"]
+    async with provider(says(), models=[], model="") as party:
+        assert await told(party) == [{"providers": [], "problem": f"{party.server.url} lists no models."}]
+
+
+async def test_a_server_that_cannot_be_asked_for_its_models_is_told_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    async with openai_server(says("never")) as server:
+        address, url = server.address, server.url
+    capsules, config = [BUNDLED / "openai-compat"], {"openai-compat": {"base_url": url}}
+    async with open_host(capsules=capsules, state_dir=":memory:", config=config, allow_local=[address]) as host:
+        (answer,) = await told(Provider(host, server))
+        assert answer["problem"].startswith(f"The model provider at {url} cannot be reached")
+    async with open_host(capsules=capsules, state_dir=":memory:", config=config) as host:
+        (answer,) = await told(Provider(host, server))
+        assert answer["problem"].endswith(f"--allow-local {address}.")
+    assert f"--allow-local {address}." in caplog.text
+    assert "ErrorCode" not in caplog.text
 
 
 async def test_openai_is_told_nothing_before_there_is_a_key_for_it() -> None:

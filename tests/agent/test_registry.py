@@ -150,6 +150,22 @@ async def test_without_any_provider_the_answer_is_null_at_once(tmp_path: Path) -
         assert await ask(host, "get_providers") == []
 
 
+async def test_why_there_is_no_model_is_told_before_the_answer(tmp_path: Path) -> None:
+    guest = Guest()
+    guest.handles(guest.say("llm.v1.response.describe", json.dumps({"providers": [], "problem": "It is off."})))
+    capsule(tmp_path, "one", guest, {"llm.v1.request.describe": "describe"}, ["llm.v1.response.describe"])
+    async with registry(tmp_path) as host, host.subscribe(f"{ANSWERS}*", principal="alice") as answers:
+        for _ in range(2):
+            host.publish("registry.v1.get_active_model", {}, principal="alice")
+            told = [await anext(aiter(answers)) for _ in range(2)]
+            assert [event.topic for event in told] == [f"{ANSWERS}problem", f"{ANSWERS}get_active_model"]
+            assert [event.payload for event in told] == [{"problem": "It is off."}, None]
+        host.publish("registry.v1.clear_active_model", {}, principal="alice")
+        host.publish("registry.v1.get_active_model", {}, principal="alice")
+        told = [await anext(aiter(answers)) for _ in range(2)]
+        assert [event.topic for event in told] == [f"{ANSWERS}clear_active_model", f"{ANSWERS}get_active_model"]
+
+
 async def test_a_provider_that_hangs_costs_the_window_and_no_more(tmp_path: Path) -> None:
     a_provider(tmp_path, "one", "m")
     a_hanging_provider(tmp_path, 30)

@@ -92,7 +92,7 @@ PROVIDERS: list[tuple[str, Script, str]] = [
     ("the connection breaks off within a text", drops("Well, ", "I"), "LLM error"),
     ("an error within the stream", fails_within("Well", message="overloaded"), "overloaded"),
     ("no JSON", sends(b"data: {nonsense\n\n"), "LLM error"),
-    ("no stream", sends(b"<html>hello</html>", kind="text/html"), "LLM error"),
+    ("no stream", sends(b"<html>hello</html>", kind="text/html"), "no chat completion stream: check the URL"),
     ("silence after the headers", silent(), "LLM error"),
     ("text without end", endless(LONG), "max_response_bytes"),
     ("text without end, slowly", endless("x", per_second=100), "LLM error"),
@@ -125,6 +125,40 @@ async def test_a_provider_that_fails_is_answered_for_and_the_next_prompt_is_answ
 async def test_a_server_that_is_overloaded_for_a_moment_is_asked_again(tmp_path: Path) -> None:
     async with conversation(tmp_path, in_turn(refuses(429), refuses(503), says("Now."))) as talk:
         assert await talk.ask("hi") == "Now."
+
+
+NO_MODEL = {"openai-compat": {"model": ""}}
+
+
+async def test_where_no_model_is_listed_it_is_said_why_and_one_that_is_named_is_asked(tmp_path: Path) -> None:
+    async with conversation(tmp_path, says("Hello."), config=NO_MODEL) as talk:
+        talk.server.models = None
+        told = await talk.ask("hi")
+        assert told.startswith(f"No model is selected. {talk.server.url} does not list its models. ")
+        assert "astrid-host config set openai-compat.base_url URL" in told
+        assert await talk.ask("hi", model="named") == "Hello."
+        assert [asked.body["model"] for asked in talk.server.asked] == ["named"]
+
+
+async def test_a_server_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    config = {"openai-compat": {"model": "", "base_url": "http://127.0.0.1:9/v1"}}
+    async with conversation(tmp_path, says("Never."), config=config, allow_local=["127.0.0.1:9"]) as talk:
+        problem = "The model provider at http://127.0.0.1:9/v1 cannot be reached"
+        assert problem in await talk.ask("hi")
+        assert problem in await talk.ask("hi", model="named")
+
+
+async def test_a_model_that_was_given_for_one_run_is_not_that_of_the_next(tmp_path: Path) -> None:
+    work, state = tmp_path / "work", tmp_path / "state"
+    work.mkdir()
+    models = []
+    for given in ("given", ""):
+        config = {"openai-compat": {"model": given}}
+        async with conversation(work, says("Hello."), config=config, state_dir=state) as talk:
+            for who in ("default", "alice"):
+                assert await talk.ask("hi", who=who) == "Hello."
+        models += [asked.body["model"] for asked in talk.server.asked]
+    assert models == ["given", "given", "test", "test"]
 
 
 async def test_slow_tokens_are_waited_for(tmp_path: Path) -> None:

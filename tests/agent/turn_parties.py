@@ -80,17 +80,18 @@ class Conversation:
 
     # What a user does.
 
-    def say(self, text: str, session: str = "s", who: str = "default") -> None:
+    def say(self, text: str, session: str = "s", who: str = "default", **context: Any) -> None:
         self.prompts[who, session] += 1
-        self.host.publish("user.v1.prompt", {"type": "user_input", "text": text, "session_id": session}, principal=who)
+        event = {"type": "user_input", "text": text, "session_id": session, "context": context or None}
+        self.host.publish("user.v1.prompt", event, principal=who)
 
     def cancel(self, session: str = "s", who: str = "default") -> None:
         event = {"type": "user_input", "text": "", "session_id": session, "context": {"action": "cancel_turn"}}
         self.host.publish("user.v1.prompt", event, principal=who)
 
-    async def ask(self, text: str, session: str = "s", who: str = "default", seconds: float = 5) -> str:
+    async def ask(self, text: str, session: str = "s", who: str = "default", seconds: float = 5, **context: Any) -> str:
         """Say something and wait for the final answer, which must come within that time."""
-        self.say(text, session, who)
+        self.say(text, session, who, **context)
         return await self.final(session, who, seconds)
 
     async def final(self, session: str = "s", who: str = "default", seconds: float = 5) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,19 @@ async def test_the_metadata_names_each_capsules_tools_in_load_order_with_what_it
         assert by_name["b"]["tools"] == [], "its rows are inactive: the first in load order keeps a tool"
         assert by_name["b"]["interceptor_events"] == ["tool.v1.request.describe"]
         assert {entry["source_id"] for entry in data} == {info.source_id for info in host.capsules.values()}
+
+
+async def test_a_tool_that_no_row_names_is_told_of_who_declares_it(tmp_path: Path) -> None:
+    """One behind a pattern, and a run loop's: whoever asks whether it changes something has to know."""
+    tool = {"name": "t", "mutable": True}
+    capsule(tmp_path, "a", Guest().handles(""), {"tool.v1.execute.*": "act"}, tool=[tool])
+    capsule(tmp_path, "b", Guest().handles(""), {"tool.v1.execute.u": "act"}, tool=[{"name": "u"}, {"name": "t"}])
+    capsule(tmp_path, "c", Guest().handles(""), {"c.ask": "act"}, tool=[{"name": "u", "mutable": True}])
+    async with hosted(tmp_path) as host:
+        told = {entry["name"]: entry["tools"] for entry in (await ask(host, "GetCapsuleMetadata"))["data"]}
+        assert told["a"] == [{"name": "t", "mutable": True, "asks_approval": False}]
+        assert [tool["name"] for tool in told["b"]] == ["u", "t"]
+        assert told["c"] == [], "a tool that is bound is its binder's"
 
 
 async def test_readiness_says_what_is_missing_for_a_conversation(tmp_path: Path) -> None:
@@ -124,3 +138,41 @@ async def test_what_is_no_kernel_request_is_left_to_capsules(payload: Any, tmp_p
     async with hosted(tmp_path) as host, host.subscribe(FAILED + REQUEST + "x") as failed:
         host.publish(REQUEST + "x", payload)
         assert (await next_of(failed)).payload["reason"] == "no-handler"
+
+
+async def test_what_went_wrong_is_told_although_a_folders_name_is_no_utf_8(tmp_path: Path) -> None:
+    good(tmp_path)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff"))
+    shutil.move(tmp_path / "good", odd)
+    async with hosted(tmp_path) as host:
+        (odd / "Capsule.toml").write_bytes(b"")
+        answer = await ask(host, "ReloadCapsule", id="good")
+        assert answer["status"] == "Error"
+        assert "odd\\udcff" in answer["data"]
+        assert (await ask(host, "ListCapsules"))["data"] == ["good"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("it broke"), OSError("it broke"), ValueError("it broke \ud800")])
+async def test_a_fault_while_the_host_is_changed_is_answered_and_ends_nothing(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("astrid_host.capsules.Replacing.reload", fails)
+    good(tmp_path)
+    async with hosted(tmp_path) as host:
+        answer = await ask(host, "ReloadCapsule", id="good")
+        assert answer["status"] == "Error"
+        assert "it broke" in answer["data"]
+        assert (await ask(host, "ListCapsules"))["data"] == ["good"]
+    assert "a fault of the host" in caplog.text
+
+
+async def test_an_answer_that_cannot_be_told_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astrid_host.kernel_methods._metadata_of", lambda *_: "\ud800")
+    good(tmp_path)
+    async with hosted(tmp_path) as host:
+        answer = await ask(host, "GetCapsuleMetadata")
+        assert answer["status"] == "Error"
+        assert "cannot be told" in answer["data"]

@@ -12,11 +12,12 @@ import pytest
 import trio
 
 from astrid_host import open_host
-from astrid_host.cli.answering import answer_at_terminal
+from astrid_host.cli.answering import Allowances, answer_at_terminal
 from astrid_host.cli.keyboard import Keyboard
 from astrid_host.cli.served import Booted
 from astrid_host.control.policies import CallPolicies
 from astrid_host.payloads import from_value
+from astrid_host.payloads.kinds import ApprovalRequired
 from astrid_host.syscalls.approval import TOPIC
 
 REQUEST_ID = "0b0f2a63-7c0f-4b58-8f0c-9d6c2f2f7a11"
@@ -106,3 +107,17 @@ async def answered(resource: str) -> Any:
             assert (event.topic, event.principal) == (f"{TOPIC}.response.{REQUEST_ID}", "default")
         nursery.cancel_scope.cancel()
     return event.payload
+
+
+def test_what_was_waiting_when_it_was_allowed_is_covered_and_nothing_else() -> None:
+    def request(resource: str, reason: str = "why") -> ApprovalRequired:
+        return ApprovalRequired(REQUEST_ID, "run", resource, reason)
+
+    allowances = Allowances()
+    allowances.keep(request("run x"), "approve", 5)
+    assert not allowances.cover(request("run x"), 4)
+    allowances.keep(request("run x"), "approve_session", 10)
+    assert allowances.cover(request("run y"), 9)
+    assert not allowances.cover(request("run y"), 11)  # the host knows of it by then
+    assert not allowances.cover(request("run y | sh"), 9)
+    assert not allowances.cover(request("run y", "another's"), 9)

@@ -50,7 +50,7 @@ def approvals(tmp_path: Path, capsule: MakeCapsule) -> Approvals:
 
 def test_what_is_allowed_is_listed_with_all_that_it_belongs_to(approvals: Approvals) -> None:
     done = approvals.allow("shell", "git status")
-    assert (done.exit_code, done.stdout) == (0, "1: shell may git status *\n")
+    assert (done.exit_code, done.stdout) == (0, f"1: shell may git status * in the workspace {approvals.workspace}\n")
     assert approvals.allow("shell", "write", "--resource", "cwd://a b", "--principal", "bob").exit_code == 0
     first, second = approvals.rows()
     assert set(first) == {
@@ -95,7 +95,7 @@ def test_without_any_the_list_is_empty(approvals: Approvals) -> None:
 
 def test_what_is_allowed_twice_is_one(approvals: Approvals) -> None:
     for _ in range(2):
-        assert approvals.allow("shell", "ls").stdout == "1: shell may ls *\n"
+        assert approvals.allow("shell", "ls").stdout == f"1: shell may ls * in the workspace {approvals.workspace}\n"
     assert len(approvals.rows()) == 1
 
 

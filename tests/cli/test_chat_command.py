@@ -141,7 +141,7 @@ async def test_tool_calls_are_shown_on_stderr_and_what_needs_approval_is_denied(
     assert '-> list_directory {"dir_path":"."}\n' in told
     assert "<- write_file failed: Denied" in told
     assert "--yes" in told
-    assert "astrid-host approvals allow gatekeeper write_file" in told
+    assert "astrid-host approvals allow gatekeeper write_file\n" in told
     assert not (tmp_path / "work" / "a.txt").exists()
 
 
@@ -186,16 +186,23 @@ async def test_every_chat_begins_anew_unless_a_session_is_named(chat: Chat) -> N
 
 async def test_no_answer_in_time_is_told(chat: Chat) -> None:
     async with openai_server(silent()) as server:
-        done = await chat("--once", "x", "--timeout", "1", "--provider-url", server.url)
+        once = ("--once", "x", "--timeout", "1", "--provider-url", server.url)
+        done = await chat(*once)
+        as_json = await chat(*once, "--json")
     assert (done.stdout, done.returncode) == (b"", 1)
     assert b"no final answer came within 1 s" in done.stderr
+    assert (objects(as_json), as_json.returncode) == ([{"final": None, "error": "timeout"}], 1)
 
 
-async def test_a_failure_of_the_provider_is_the_final_answer(chat: Chat) -> None:
+async def test_a_failure_of_the_provider_is_told_and_is_a_failure(chat: Chat) -> None:
     async with openai_server(refuses(400, "no such thing")) as server:
-        done = await chat("--once", "x", "--json", "--provider-url", server.url)
-    assert done.returncode == 0
-    assert "no such thing" in objects(done)[-1]["final"]
+        done = await chat("--once", "x", "--provider-url", server.url)
+        as_json = await chat("--once", "x", "--json", "--provider-url", server.url)
+    assert (done.stdout, done.returncode) == (b"", 1)
+    assert b"no such thing" in done.stderr
+    last = objects(as_json)[-1]
+    assert (last["error"], as_json.returncode) == (True, 1)
+    assert "no such thing" in last["final"]
 
 
 async def test_the_key_is_that_of_the_environment_unless_one_was_set(chat: Chat, surroundings: dict[str, str]) -> None:
@@ -237,7 +244,10 @@ async def test_what_cannot_be_is_wrong_usage(chat: Chat, given: tuple[str, str])
     assert len(done.stderr.splitlines()) == 1
 
 
-async def test_an_interrupted_prompt_of_a_script_is_cancelled(surroundings: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+async def test_an_interrupted_prompt_of_a_script_is_cancelled(
+    surroundings: dict[str, str], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     async with openai_server(endless(per_second=100)) as server:
         process = subprocess.Popen(
             [*CHAT, "--once", "x", "--provider-url", server.url],
@@ -249,14 +259,14 @@ async def test_an_interrupted_prompt_of_a_script_is_cancelled(surroundings: dict
         try:
             assert process.stdout is not None
             await trio.to_thread.run_sync(process.stdout.read, 1)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             with trio.fail_after(10):
                 await trio.to_thread.run_sync(process.communicate, abandon_on_cancel=True)
             await left(server)
         finally:
             process.kill()
             process.wait()
-    assert process.returncode == 130
+    assert process.returncode == code
 
 
 # For people.
@@ -270,7 +280,7 @@ async def test_a_person_talks_approves_and_leaves(surroundings: dict[str, str], 
             await person.see('Let me look.\r\n.*-> write_file {"file_path":"a.txt"')
             await person.see("requests approval: write_file.*anything else denies: ")
             person.type("y\n")
-            await person.see("<- write_file: .*It is so.\r\n.*> ")
+            assert "approve" not in await person.see("<- write_file: .*It is so.\r\n.*> ")  # they know what they typed
             assert (tmp_path / "a.txt").read_text() == "hi\n"
             person.type("again\n")
             await person.see("anything else denies: ")
@@ -313,6 +323,36 @@ async def test_ctrl_c_while_a_person_is_asked_ends_the_turn(surroundings: dict[s
             assert await person.ends() == 0
 
 
+async def test_what_a_person_allowed_for_longer_is_not_asked_again(
+    surroundings: dict[str, str], tmp_path: Path
+) -> None:
+    names = ("a.txt", "b.txt", "c.txt")
+    script = by_results(calls(*(("write_file", WRITE | {"file_path": name}) for name in names)), says("It is so."))
+    async with openai_server(script) as server:
+        async with at_terminal(server, surroundings, tmp_path) as person:
+            await person.see("> ")
+            person.type("write\n")
+            await person.see("anything else denies: ")
+            person.type("s\n")
+            shown = await person.see("It is so.\r\n.*> ")
+            assert "anything else denies" not in shown
+            assert all((tmp_path / name).exists() for name in names)
+            person.type("\x04")
+            assert await person.ends() == 0
+
+
+async def test_the_end_of_the_input_at_a_question_denies_and_ends_the_line(
+    surroundings: dict[str, str], tmp_path: Path
+) -> None:
+    async with openai_server(writes("It is so.")) as server:
+        async with at_terminal(server, surroundings, tmp_path, "--once", "x") as person:
+            await person.see("anything else denies: ")
+            person.type("\x04")
+            shown = await person.see("<- write_file failed: Denied.*It is so.\r\n")
+            assert shown.startswith("\r\n<- ")
+            assert await person.ends() == 0
+
+
 async def test_nothing_that_is_said_moves_the_terminal(surroundings: dict[str, str], tmp_path: Path) -> None:
     evil = "\x1b[2J\x1b]0;title\x07"
     script = by_results(calls(("word_count", {"text": evil}), ("no\x1b[2J", {})), says(f"a {evil} b"))
@@ -338,8 +378,9 @@ async def test_a_host_that_runs_answers_and_one_that_dies_is_told(
         await chat_config(surroundings, *state, "openai-compat.base_url", server.url)
         running = start("run", *state, "--allow-local", server.address)
         await trio.to_thread.run_sync(until_it_listens, running)
-        done = await chat("--once", "x", "--json", *state)
+        done = await chat("--once", "x", "--json", *state, OPENAI_API_KEY="sk-of-the-chat")
         assert (objects(done)[-1], done.returncode) == ({"final": "from the host"}, 0)
+        assert b"OPENAI_API_KEY is not used: the host that runs was started without it" in done.stderr
         server.script = silent()
         async with trio.open_nursery() as nursery:
 
@@ -355,6 +396,20 @@ async def test_a_host_that_runs_answers_and_one_that_dies_is_told(
         assert done.returncode == 3
         assert b"the host that runs has stopped, or was killed" in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+async def test_a_host_that_runs_has_the_key_of_its_environment(
+    surroundings: dict[str, str], tmp_path: Path, chat: Chat, start: Any
+) -> None:
+    async with openai_server(says("yes")) as server:
+        state = ("--state-dir", str(tmp_path / "state"))
+        await chat_config(surroundings, *state, "openai-compat.base_url", server.url)
+        surroundings["OPENAI_API_KEY"] = "sk-environment"
+        running = start("run", *state, "--allow-local", server.address)
+        await trio.to_thread.run_sync(until_it_listens, running)
+        done = await chat("--once", "x", *state)
+        assert (done.stdout, done.stderr, done.returncode) == (b"yes\n", b"", 0)
+    assert server.asked[-1].headers.get("authorization") == "Bearer sk-environment"
 
 
 async def chat_config(surroundings: dict[str, str], *arguments: str) -> None:

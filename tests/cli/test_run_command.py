@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TypeAlias
 import pytest
 import trio
 
+from astrid_host.cli import logs
 from astrid_host.control.client import Running
 from astrid_host.control.places import socket_path
 
@@ -163,3 +166,60 @@ def test_it_leaves_when_it_is_asked_to_over_its_socket(start: Start, tmp_path: P
     process.communicate(timeout=30)
     assert process.returncode == 0
     assert not path.exists()
+
+
+@pytest.mark.parametrize("module", ["astrid_host.cli.boot", "astrid_host.control.places", "astrid_host.host"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_it_leaves_before_it_has_begun(
+    surroundings: dict[str, str], number: signal.Signals, module: str, tmp_path: Path
+) -> None:
+    """The signal comes when it is about to import that module."""
+    code = f"""
+import os, sys
+from astrid_host.cli import main
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), {number.value})
+
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = ["run", "--no-bundled", "--state-dir", {str(tmp_path)!r}]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("folder", "code", "why"),
+    [
+        ("", 2, "the name of a folder is empty"),
+        ("x" * 300, 2, "a name in the path has 300 bytes; 255 are allowed"),
+        ("/proc/x", 3, "cannot make the control socket in /proc/x: "),
+    ],
+)
+def test_a_state_folder_that_cannot_be_is_told(start: Start, folder: str, code: int, why: str) -> None:
+    process = start("run", "--state-dir", folder)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert why in said
+    assert "Errno" not in said
+
+
+def test_a_traceback_shows_no_local_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("astrid_host")
+    kept = (log.handlers[:], log.propagate, log.level)
+    try:
+        logs.set_up("pretty", logging.INFO)
+        secret = "".join(("sk-", "local"))
+        try:
+            raise ValueError(f"{len(secret)}")
+        except ValueError:
+            log.exception("failed")
+    finally:
+        log.handlers[:], log.propagate = kept[:2]
+        log.setLevel(kept[2])
+    shown = capsys.readouterr().err
+    assert "ValueError: 8" in shown
+    assert "sk-local" not in shown

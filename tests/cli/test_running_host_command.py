@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -57,7 +58,8 @@ def test_approvals_are_denied_at_once_or_given_with_yes(
     save = ("call", "note_save", '{"key":"k","text":"t"}', *state)
     denied = astrid(*save)
     assert denied.returncode == 1
-    assert "astrid-host approvals allow gatekeeper note_save" in denied.stderr
+    command = f"astrid-host approvals allow gatekeeper note_save --state-dir {state[1]}\n"
+    assert denied.stderr.endswith(command)  # the host and this command have one workspace
     given = astrid(*save, "--yes")
     assert (given.stderr, given.returncode) == ("", 0)
 
@@ -117,3 +119,30 @@ def wait_for_call(
     assert tail.stdout is not None
     assert any("tool.v1.execute.spin" in line for line in tail.stdout)
     return process
+
+
+def test_how_to_allow_what_was_denied_names_the_workspace_of_the_host(
+    start: Start, astrid: Astrid, state: tuple[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    until_it_listens(start("run", *state, "--workspace", tmp_path / "work"))
+    denied = astrid("call", "note_save", '{"key":"k","text":"t"}', *state)
+    _, command = denied.stderr.strip().split("beforehand: astrid-host ")
+    allowed = astrid(*command.split())
+    assert allowed.stdout.endswith(f" in the workspace {tmp_path / 'work'}\n")
+    assert astrid("call", "note_save", '{"key":"k","text":"t"}', *state).returncode == 0
+
+
+def test_a_command_that_uses_it_loads_no_engine(running: object, surroundings: dict[str, str], tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys\n"
+        "from astrid_host.cli import main\n"
+        "sys.argv[1:] = ['call', 'word_count', '{\"text\":\"a\"}', '--state-dir', sys.argv[1]]\n"
+        "loaded = lambda: print([name for name in ('wasmtime', 'sqlite3', 'structlog', 'astrid_host.host') "
+        "if name in sys.modules])\n"
+        "atexit.register(loaded)\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "state")]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ['{"words":1,"characters":1,"lines":1}', "[]"]

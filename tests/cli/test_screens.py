@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from astrid_host.cli.screens import TextScreen, harmless, shortened
+from astrid_host.cli.screens import JsonScreen, TextScreen, harmless, shortened
+from astrid_host.payloads.kinds import ApprovalRequired
+
+ASKED = ApprovalRequired("0b0f2a63-7c0f-4b58-8f0c-9d6c2f2f7a11", "run", "run x", "why")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,44 @@ def test_what_hides_is_escaped_and_what_is_written_stays() -> None:
         ("日本語日本語", 6, "日本…"),
         ("\x1b", 10, "\\x1b"),
         ("", 10, ""),
+        ("a\n" + "x" * 10_000, None, "a " + "x" * 10_000),
     ],
 )
-def test_a_line_is_no_wider_than_the_terminal(text: str, width: int, line: str) -> None:
+def test_a_line_is_no_wider_than_the_terminal(text: str, width: int | None, line: str) -> None:
     assert shortened(text, width) == line
+
+
+def test_nothing_is_cut_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    TextScreen().tool_result("c", "x" * 1000, False)
+    assert capsys.readouterr().err == f"<- c: {'x' * 1000}\n"
+
+
+def test_what_comes_while_a_question_waits_is_followed_by_the_question(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = TextScreen()
+    with screen.question("Allow it? "):
+        screen.tool_result("c", "done", False)
+    screen.note("over")
+    assert capsys.readouterr().err == "\nAllow it? \n<- c: done\nAllow it? astrid-host: over\n"
+
+
+def test_a_question_that_is_left_ends_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), TextScreen().question("Allow it? "):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "\nAllow it? \n"
+
+
+def test_a_decision_is_shown_unless_it_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = TextScreen()
+    screen.approval(ASKED, "approve", typed=True)
+    screen.approval(ASKED, "approve_session", typed=False)
+    assert capsys.readouterr().err == "?? approved for this session: run: run x\n"
+
+
+def test_why_a_turn_failed_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = TextScreen()
+    screen.delta("I will")
+    screen.final("LLM error: no", failed=True)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("I will\n", "LLM error: no\n")
+    JsonScreen().final("LLM error: no", failed=True)
+    assert capsys.readouterr().out == '{"final":"LLM error: no","error":true}\n'

@@ -40,6 +40,7 @@ def test_the_table_has_a_line_for_each_tool(astrid: Astrid) -> None:
     assert table["word_count"] == ["word-tools", "no"]
     assert table["note_save"] == ["kv-notes", "yes"]
     assert len(table) == len(rows) == 22
+    assert all(line == line.rstrip() for line in done.stdout.splitlines())
 
 
 def test_without_capsules_there_are_no_tools(astrid: Astrid) -> None:

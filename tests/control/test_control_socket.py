@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 from collections.abc import AsyncGenerator
@@ -12,15 +13,19 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from guests_in_wat import FAILED, RECV, RETURNED, SUBSCRIBE, Guest, capsule, good, next_of
 
 from astrid_host import BUNDLED, Host, open_host
+from astrid_host.control import client, peer, room, server, topics
 from astrid_host.control.client import Running
 from astrid_host.control.frames import FRAME_BYTES
 from astrid_host.control.places import locked
 from astrid_host.control.policies import CallPolicies
 from astrid_host.control.server import serve
 from astrid_host.errors import AstridError, HostClosed
+from astrid_host.kernel_methods import REQUESTS
+from astrid_host.syscalls import approval
 
 TOOLS = [Path(BUNDLED) / name for name in ("router", "dead-letter", "word-tools", "kv-notes")]
 
@@ -138,6 +143,9 @@ async def test_a_peer_that_is_not_let_in_is_told_why(
         (b"{", "no IpcMessage"),
         (b"\xff", "UTF-8"),
         (frame("a..b", {}), "a..b"),
+        (frame("astrid.v1.request.a..b", {"type": "raw_json", "method": "GetStatus"}), "a..b"),
+        (frame("astrid.v1.request.a..b", {"type": "raw_json", "method": "DescribeTools"}), "a..b"),
+        (frame("astrid.v1.request." + "x" * 300, {"type": "raw_json", "method": "GetStatus"}), "256"),
         (frame("a." * 200, {}), "a."),
         (frame("astrid.v1.dispatch.failed.x", {}), "only the host itself"),
         ({"topic": "a", "payload": [], "source_id": "x"}, "no IpcMessage"),
@@ -269,3 +277,70 @@ async def test_a_slow_client_holds_up_nobody(place: Path, tmp_path: Path) -> Non
                 assert (
                     await other.execute("word_count", {"text": "a"}, call_id="c", timeout=5, approvals="deny")
                 ).result
+
+
+async def test_of_what_a_peer_asks_for_so_much_is_under_way_and_all_ends_when_it_goes(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer, "UNDER_WAY", 2)
+    monkeypatch.setattr(peer, "LOOK_S", 0.05)
+    stuck(place)
+    async with (
+        served(place, tmp_path) as (host, path),
+        host.subscribe("stuck.began") as began,
+        host.subscribe(FAILED + "tool.v1.execute.stuck") as failed,
+        host.subscribe("x.y") as events,
+    ):
+        async with peering(path, subscribe=[]) as one:
+            await one.receive()
+            for n in range(3):
+                params = {"name": "stuck", "call_id": f"c{n}", "approvals": "deny"}
+                ask = {"type": "raw_json", "method": "ExecuteTool", "params": params}
+                await one.send(frame(f"astrid.v1.request.{n}", ask))
+            await one.send(frame("x.y", {}))
+            await next_of(began)
+            await trio.testing.wait_all_tasks_blocked()
+        for _ in range(2):
+            assert (await next_of(failed)).payload["reason"] == "cancelled"
+        async with Running(path, "default").subscribe("never.said"):
+            with trio.move_on_after(0.1) as none:
+                await anext(events)
+        assert none.cancelled_caught  # what came after is not read
+
+
+@pytest.mark.parametrize("silent_s", [60.0, 0.0])
+async def test_who_finds_no_place_is_told_unless_a_silent_one_gives_way(
+    silent_s: float, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "Room", lambda: room.Room(2))
+    monkeypatch.setattr(room, "SILENT_S", silent_s)
+    async with served(place, tmp_path) as (_, path), AsyncExitStack() as stack:
+        silent = await stack.enter_async_context(peering(path, subscribe=[]))
+        await silent.receive()
+        listens = await stack.enter_async_context(peering(path, observe=["good.*"]))
+        await listens.receive()
+        if silent_s:
+            with pytest.raises(AstridError, match="full"):
+                await Running(path, "default").ask("ListCapsules")
+        else:
+            assert "good" in await Running(path, "default").ask("ListCapsules")
+            with pytest.raises(EOFError):
+                await silent.receive()
+
+
+async def test_a_host_of_another_user_is_told_nothing(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(place, tmp_path) as (_, path):
+        me = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+        with pytest.raises(AstridError, match="not a folder of this user's own"):
+            await Running(path, "default").ask("ListCapsules")
+        monkeypatch.setattr(client, "_check_owner", lambda _folder: None)
+        with pytest.raises(AstridError, match="another user's"):
+            await Running(path, "default").ask("ListCapsules")
+        monkeypatch.setattr(os, "geteuid", lambda: me)
+
+
+def test_a_client_has_the_topics_of_the_host() -> None:
+    assert (topics.REQUESTS, topics.APPROVAL, topics.APPROVAL_ANSWERS) == (REQUESTS, approval.TOPIC, approval.ANSWERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,53 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "state" / "run").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AstridError, match="own"), locked(tmp_path / "state"):
         raise AssertionError("it was used")
+
+
+@pytest.mark.parametrize("what", ["fifo", "link", "folder"])
+def test_what_is_no_file_is_no_lock_and_holds_up_nobody(tmp_path: Path, what: str) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    lock = tmp_path / "run" / LOCK
+    if what == "fifo":
+        os.mkfifo(lock)
+    elif what == "link":
+        lock.symlink_to(tmp_path / "victim")
+    else:
+        lock.mkdir()
+    assert running_pid(tmp_path) is None
+    with pytest.raises(AstridError, match=LOCK), locked(tmp_path):
+        raise AssertionError("it was used")
+    assert not (tmp_path / "victim").exists()
+
+
+def test_a_folder_in_place_of_the_socket_is_told(tmp_path: Path) -> None:
+    socket_path(tmp_path).mkdir(parents=True)
+    with pytest.raises(AstridError, match=r"Is a directory: .*control.sock: remove it"), locked(tmp_path):
+        raise AssertionError("it was used")
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_what_to_do() -> None:
+    with pytest.raises(AstridError, match=r"^cannot make the control socket in /proc/x: .*: /proc/x\. Give a folder"):
+        with locked(Path("/proc/x")):
+            raise AssertionError("it was used")
+
+
+def test_who_looks_whether_a_host_runs_keeps_none_from_starting(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        pass
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            running_pid(tmp_path)
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(50):
+            with locked(tmp_path):
+                pass
+    finally:
+        over.set()
+        for looker in lookers:
+            looker.join()

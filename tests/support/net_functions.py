@@ -38,7 +38,8 @@ class Held:
         return sum(1 for _ in self.of(kind))
 
     def of(self, kind: type) -> Iterator[Any]:
-        return (rep for rep in self.reps if isinstance(rep, kind) and not rep.closed)
+        held: list[Any] = [rep for rep in self.reps if isinstance(rep, kind)]
+        return (rep for rep in held if not rep.closed)
 
 
 def call(

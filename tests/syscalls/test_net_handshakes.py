@@ -17,7 +17,7 @@ from net_functions import call, frame, functions, until
 
 from astrid_host.abi import Variant
 from astrid_host.errors import HostError
-from astrid_host.syscalls.net import handshake
+from astrid_host.sockets import handshake
 
 
 @pytest.fixture

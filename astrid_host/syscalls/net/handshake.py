@@ -7,32 +7,30 @@ unauthenticated. Frames have at most 4,096 bytes, each step takes at most 5 s. (
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 import socket
-import struct
-import sys
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-import msgspec
 import trio
+
+from astrid_host.sockets.handshake import (
+    UNAUTHENTICATED,
+    VERSION,
+    HandshakeFailed,
+    Request,
+    Response,
+    answer,
+    ask,
+    check_user,
+)
 
 if TYPE_CHECKING:
     from astrid_host.syscalls.interface import Running
 
-FRAME_BYTES = 4096
-STEP_S = 5.0
-VERSION = 1
 NONCE_BYTES = 32
-HEADER = struct.Struct(">I")
-UNAUTHENTICATED = "authentication failed"
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ANONYMOUS = "anonymous"
-_UCRED = struct.Struct("3i")
-
-
-Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class Doorway(Protocol):
@@ -70,30 +68,6 @@ class Doorway(Protocol):
         """The call's guest has read a frame from a connection: of a peer that proved to be that principal, or of another one
         (None); or it got no frame (None as well). What it publishes for others next is theirs. On the loop's thread."""
         ...
-
-
-class HandshakeFailed(Exception):
-    """A peer that is not let in, and why."""
-
-
-class Request(msgspec.Struct):
-    """What a peer sends."""
-
-    token: str
-    protocol_version: int
-    client_version: str = ""
-    claimed_principal: str | None = None
-    signature: str | None = None
-
-
-class Response(msgspec.Struct, omit_defaults=True):
-    """What it is answered; `challenge` is what it has to sign."""
-
-    status: str
-    protocol_version: int
-    server_version: str
-    reason: str | None = None
-    challenge: str | None = None
 
 
 async def shake(sock: socket.socket, doorway: Doorway) -> str | None:
@@ -149,66 +123,3 @@ def _knows(given: str, token: bytes) -> bool:
         return hmac.compare_digest(bytes.fromhex(given), token)
     except ValueError:
         return False
-
-
-def check_user(sock: socket.socket | trio.socket.SocketType) -> None:
-    """Refuse a peer of another user.
-
-    Raises:
-        HandshakeFailed: it is one.
-    """
-    if sys.platform != "linux":  # elsewhere only the folder's mode keeps others out
-        return
-    _, user, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    if user != os.geteuid():
-        raise HandshakeFailed(UNAUTHENTICATED)
-
-
-async def ask(stream: trio.socket.SocketType, kind: type[Asked]) -> Asked:
-    """The next frame of a handshake.
-
-    Raises:
-        HandshakeFailed: it is too long, not what it has to be, or does not come in time.
-        OSError: the connection broke.
-    """
-    with trio.move_on_after(STEP_S) as step:
-        (length,) = HEADER.unpack(await _exactly(stream, HEADER.size))
-        if length > FRAME_BYTES:
-            raise HandshakeFailed(f"a handshake of {length} bytes; {FRAME_BYTES} are allowed")
-        step.deadline = trio.current_time() + STEP_S
-        text = await _exactly(stream, length)
-        try:
-            return msgspec.json.decode(text, type=kind)
-        except (
-            msgspec.DecodeError,
-            UnicodeDecodeError,
-            RecursionError,
-        ) as error:  # the last of brackets within brackets
-            raise HandshakeFailed(f"not a handshake: {error}") from error
-    raise HandshakeFailed(f"no handshake within {STEP_S:g} s")
-
-
-async def _exactly(stream: trio.socket.SocketType, size: int) -> bytes:
-    got = bytearray()
-    while len(got) < size:
-        data = await stream.recv(size - len(got))
-        if not data:
-            raise ConnectionResetError("the peer went away")
-        got += data
-    return bytes(got)
-
-
-async def answer(stream: trio.socket.SocketType, response: msgspec.Struct) -> None:
-    """Send a frame of a handshake.
-
-    Raises:
-        TimeoutError: the peer takes none.
-        OSError: the connection broke.
-    """
-    text = msgspec.json.encode(response)
-    left = memoryview(HEADER.pack(len(text)) + text)
-    with trio.move_on_after(STEP_S):
-        while left:
-            left = left[await stream.send(left) :]
-        return
-    raise TimeoutError("the peer takes no answer")

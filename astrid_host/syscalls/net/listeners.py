@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import trio
 
+from astrid_host.sockets.handshake import HandshakeFailed
 from astrid_host.syscalls.addresses import shown
 from astrid_host.syscalls.io import Background, Signal
 from astrid_host.syscalls.net.connection import Connection
-from astrid_host.syscalls.net.handshake import Doorway, HandshakeFailed, shake
+from astrid_host.syscalls.net.handshake import Doorway, shake
 from astrid_host.syscalls.net.sockets import Endpoint
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,8 @@ impl Approval {
         approval.unwrap_or_else(|| {
             static TOLD: AtomicBool = AtomicBool::new(false);
             if !TOLD.swap(true, Ordering::Relaxed) {
-                log::warn(format!("approval must be never, mutable or always; it is {word:?} and counts as always"));
+                let what = word.map_or_else(|error| format!("cannot be read ({error})"), |word| format!("is {word:?}"));
+                log::warn(format!("approval must be never, mutable or always; it {what} and counts as always"));
             }
             Self::Always
         })

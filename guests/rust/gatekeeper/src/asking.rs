@@ -70,7 +70,7 @@ fn decide(call: &Call<'_>) -> Result<(), Denied> {
 
 fn remembered(decided: bool) -> Remembered {
     let most = usize::try_from(number("remember_most", 64)).unwrap_or(usize::MAX);
-    Remembered { decided, time: Duration::from_secs(number("remember_secs", 30)), most }
+    Remembered { decided, time: Duration::from_secs(number("remember_secs", 2)), most }
 }
 
 /// Whether it is ours to ask: a call that passes twice is asked about once, and both go on with the answer.

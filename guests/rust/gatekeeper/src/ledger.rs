@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 const KEY: &str = "under_way";
 const OVER: &str = "gatekeeper.v1.event.over";
-/// Each miss means that another instance went ahead, and there are 16 at most.
-const TRIES: usize = 64;
+/// Each miss means that another instance went ahead, and there are 64 at most.
+const TRIES: usize = 256;
 
 /// Whose turn it is.
 #[derive(Debug, PartialEq)]

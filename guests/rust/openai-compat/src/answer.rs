@@ -9,11 +9,14 @@ use crate::calls::Calls;
 use crate::chunk::{Chunk, Delta, Usage, error_in};
 use crate::events::Events;
 use crate::names::Names;
-use crate::sse::{LINE_BYTES, Lines, TooLong, data_in};
+use crate::sse::{LINE_BYTES, Lines, TooLong, data_in, is_strange};
 
 /// What the server says instead of an answer, or what is wrong with it, in words.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Broken(pub(crate) String);
+
+const NO_STREAM: &str =
+    "The model provider's answer is no chat completion stream: check the URL (openai-compat.base_url).";
 
 impl From<TooLong> for Broken {
     fn from(_: TooLong) -> Self {
@@ -39,6 +42,9 @@ struct Stream<'a> {
     usage: Option<Usage>,
     /// Lines of data that are not yet JSON: an event may have several.
     data: String,
+    /// Whether a piece of an answer came, and whether something that is none.
+    begun: bool,
+    strange: bool,
     finished: bool,
     done: bool,
 }
@@ -47,7 +53,8 @@ impl<'a> Answer<'a> {
     pub(crate) fn new(names: &'a Names, taken: HashSet<String>, fresh: &'a dyn Fn() -> String) -> Self {
         let calls = Calls::new(names, taken, fresh);
         let data = String::new();
-        let stream = Stream { events: Events::default(), calls, usage: None, data, finished: false, done: false };
+        let (begun, strange, finished, done) = (false, false, false, false);
+        let stream = Stream { events: Events::default(), calls, usage: None, data, begun, strange, finished, done };
         Self { lines: Lines::default(), stream }
     }
 
@@ -84,6 +91,7 @@ impl Stream<'_> {
             return Ok(());
         }
         let Some(data) = data_in(line) else {
+            self.strange |= is_strange(line);
             return if line.is_empty() { self.dispatch() } else { Ok(()) };
         };
         if self.data.is_empty() {
@@ -136,6 +144,9 @@ impl Stream<'_> {
     }
 
     fn chunk(&mut self, chunk: Chunk) -> Result<(), Broken> {
+        let is_piece = chunk.choices.is_some() || chunk.usage.is_some();
+        self.begun |= is_piece;
+        self.strange |= !is_piece;
         self.usage = chunk.usage.or(self.usage);
         for choice in chunk.choices.into_iter().flatten() {
             if choice.index.unwrap_or(0) != 0 {
@@ -164,6 +175,9 @@ impl Stream<'_> {
     fn end(&mut self) -> Result<(), Broken> {
         self.dispatch()?;
         if !self.done && !self.finished {
+            if self.strange && !self.begun {
+                return Err(Broken(NO_STREAM.into()));
+            }
             return Err(Broken("The model provider's answer broke off.".into()));
         }
         self.calls.end(&mut self.events)?;
@@ -215,6 +229,26 @@ mod tests {
         let last = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n";
         assert_eq!(events_of(&[HI, last]).unwrap(), [text("hi")]);
         assert_eq!(events_of(&[HI]), Err(Broken("The model provider's answer broke off.".into())));
+    }
+
+    #[test]
+    fn what_is_no_stream_at_all_is_told_as_that() {
+        for page in ["<!doctype html>\n<html>\n", "<html>", "Ollama is running", "event: x\n<html>"] {
+            assert_eq!(events_of(&[page]), Err(Broken(NO_STREAM.into())), "{page}");
+        }
+        for nothing in ["", "\n", ": ping\n\n", "event: x\nid: 1\nretry: 5\n\n"] {
+            assert_eq!(
+                events_of(&[nothing]),
+                Err(Broken("The model provider's answer broke off.".into())),
+                "{nothing}"
+            );
+        }
+        assert_eq!(events_of(&[HI, "<html>"]), Err(Broken("The model provider's answer broke off.".into())));
+        let names = Names::default();
+        let fresh = || "fresh".to_owned();
+        let mut answer = Answer::new(&names, HashSet::new(), &fresh);
+        assert_eq!(answer.take_whole(br#"{"models":[]}"#).unwrap(), []);
+        assert_eq!(answer.end(), Err(Broken(NO_STREAM.into())));
     }
 
     #[test]

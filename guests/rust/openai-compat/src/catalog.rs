@@ -6,6 +6,7 @@ use astrid_sdk::prelude::*;
 use serde_json::{Value, json};
 
 use crate::exchange;
+use crate::failure::Failure;
 use crate::settings::{PROVIDER, Settings};
 
 const TOPIC: &str = "llm.v1.response.describe";
@@ -17,26 +18,32 @@ const MODELS: usize = 1000;
 pub(crate) fn describe(settings: &Settings) -> Result<(), SysError> {
     let configured = &settings.model;
     if !configured.is_empty() {
-        publish(settings, std::slice::from_ref(configured))?;
+        publish(settings, std::slice::from_ref(configured), None)?;
     }
-    let mut listed = match listed(settings) {
-        Ok(listed) => listed,
-        Err(why) if !settings.has_provider() => {
-            log::debug(format!("{} is not asked for its models: {why}", settings.shown_base()));
-            Vec::new()
+    let (mut listed, mut problem) = (Vec::new(), None);
+    if settings.has_provider() {
+        match ask_for_models(settings) {
+            Ok(models) => listed = models,
+            Err(why) => {
+                log::warn(&why);
+                problem = Some(why);
+            }
         }
-        Err(why) => {
-            log::warn(format!("{} does not tell which models it has: {why}", settings.shown_base()));
-            Vec::new()
-        }
-    };
+    } else {
+        log::debug(format!("{} is not asked for its models: there is no key for it", settings.shown_base()));
+    }
     listed.retain(|model| model != configured);
-    if configured.is_empty() || !listed.is_empty() { publish(settings, &listed) } else { Ok(()) }
+    if configured.is_empty() || !listed.is_empty() { publish(settings, &listed, problem) } else { Ok(()) }
 }
 
-fn publish(settings: &Settings, models: &[String]) -> Result<(), SysError> {
+/// `problem` is why there are none, in sentences for a person.
+fn publish(settings: &Settings, models: &[String], problem: Option<String>) -> Result<(), SysError> {
     let providers: Vec<Value> = models.iter().map(|model| entry(settings, model)).collect();
-    ipc::publish_json(TOPIC, &json!({"providers": providers}))
+    let mut answer = json!({ "providers": providers });
+    if let Some(problem) = problem {
+        answer["problem"] = problem.into();
+    }
+    ipc::publish_json(TOPIC, &answer)
 }
 
 fn entry(settings: &Settings, model: &str) -> Value {
@@ -51,15 +58,17 @@ fn entry(settings: &Settings, model: &str) -> Value {
     })
 }
 
-fn listed(settings: &Settings) -> Result<Vec<String>, String> {
-    if !settings.has_provider() {
-        return Err("there is no key for it".into());
-    }
-    let (status, body) = exchange::models(settings).map_err(|error| format!("{error:?}"))?;
+/// The server's list, which is not empty; else why there is none, in sentences for a person.
+fn ask_for_models(settings: &Settings) -> Result<Vec<String>, String> {
+    let base = settings.shown_base();
+    let (status, body) = exchange::models(settings).map_err(|error| Failure::of_http(&error, settings, false).text)?;
     if status != 200 {
-        return Err(format!("status {status}"));
+        let failure = Failure::of_status(status, &body, None, settings);
+        return Err(format!("{base} does not list its models. {}", failure.text));
     }
-    Ok(ids(&serde_json::from_slice(&body).map_err(|error| error.to_string())?))
+    let no_list = |_| format!("What {base} answers is no list of models: check the URL (openai-compat.base_url).");
+    let listed = ids(&serde_json::from_slice(&body).map_err(no_list)?);
+    if listed.is_empty() { Err(format!("{base} lists no models.")) } else { Ok(listed) }
 }
 
 /// The ids in `{"data": [{"id"}]}`, each once, in the server's order.

@@ -41,7 +41,9 @@ impl Failure {
         let text = match error {
             ErrorCode::CapabilityDenied => format!("{base} is not among the hosts that openai-compat may reach."),
             ErrorCode::AirlockRejected => format!(
-                "{base} is a private address: allow it with --allow-local HOST:PORT, if it is the one that you mean."
+                "{base} is a private address: if you mean it, give `astrid-host run` or `astrid-host chat` the option \
+                 --allow-local {}.",
+                settings.place()
             ),
             ErrorCode::InvalidRequest | ErrorCode::SchemeDenied => {
                 format!(
@@ -59,7 +61,7 @@ impl Failure {
                     "The model provider at {base} cannot be reached, or hung up: is it running, and is base_url right?"
                 )
             }
-            other => format!("The model provider at {base} cannot be asked: {other:?}"),
+            other => format!("The model provider at {base} cannot be asked: {}.", in_words(other)),
         };
         let again = if matches!(error, ErrorCode::ConnectionError) { Again::Soon } else { Again::No };
         Self { text, again }
@@ -78,6 +80,17 @@ impl Failure {
             None => Again::Soon,
         };
         Self { text: format!("{text}{}", advice(status)), again }
+    }
+}
+
+/// What has no advice of its own.
+fn in_words(error: &ErrorCode) -> &str {
+    match error {
+        ErrorCode::BodyTooLarge => "what it answers is too large",
+        ErrorCode::Quota => "too many requests are under way",
+        ErrorCode::Closed => "the connection was closed",
+        ErrorCode::Protocol(why) | ErrorCode::Unknown(why) => why,
+        _ => "the request failed",
     }
 }
 
@@ -101,15 +114,34 @@ fn advice(status: u16) -> &'static str {
     }
 }
 
-/// What a body says: the message in its JSON, else the beginning of its text.
+/// What a body says: the message in its JSON, else the beginning of its text. Of a web page its title says enough.
 fn message(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let said = serde_json::from_str::<Value>(&text).ok().as_ref().and_then(error_in);
-    let said = said.unwrap_or_else(|| text.trim().to_owned());
+    let said = said.or_else(|| page(&text)).unwrap_or_else(|| text.trim().to_owned());
     match said.char_indices().nth(MESSAGE_CHARS) {
         Some((at, _)) => format!("{}…", &said[..at]),
         None => said,
     }
+}
+
+/// What a web page says: its title, or all its text where it has none.
+fn page(text: &str) -> Option<String> {
+    let text = text.trim_start();
+    if !text.starts_with('<') {
+        return None;
+    }
+    let title = || {
+        let lower = text.to_ascii_lowercase(); // as long as the text, byte for byte
+        let begin = lower.find("<title>")? + "<title>".len();
+        let end = begin + lower[begin..].find('<')?;
+        Some(text[begin..end].trim()).filter(|title| !title.is_empty())
+    };
+    if let Some(title) = title() {
+        return Some(format!("a web page, \"{title}\""));
+    }
+    let outside: String = text.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
+    Some(outside.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// How long a server asks to wait, from its headers; a date counts as none.
@@ -142,9 +174,19 @@ mod tests {
         let failure = of(401, r#"{"error":{"message":"Incorrect API key: sk-secret"}}"#, None);
         assert!(failure.text.contains("status 401 (not authorized): Incorrect API key: [key]"), "{}", failure.text);
         assert_eq!(failure.again, Again::No);
-        assert!(of(502, "<html>bad gateway", None).text.ends_with("(it has a problem of its own): <html>bad gateway"));
+        assert!(of(502, "bad\ngateway", None).text.ends_with("(it has a problem of its own): bad\ngateway"));
         assert!(of(400, "", None).text.ends_with("status 400."));
         assert!(of(400, &"x".repeat(9000), None).text.len() < 700);
+    }
+
+    #[test]
+    fn of_a_web_page_only_what_a_person_can_read_is_told() {
+        let page = "<!DOCTYPE html>\n<HTML><head><Title> Not fóund </Title><style>a {}</style></head><p>x</HTML>";
+        assert!(of(400, page, None).text.ends_with("status 400: a web page, \"Not fóund\""));
+        assert!(of(400, "<html>bad\n <b>gateway</b>", None).text.ends_with("status 400: bad gateway"));
+        for nothing in ["<html>", "<title></title>", "<", "<title>"] {
+            assert!(of(400, nothing, None).text.ends_with("status 400."), "{nothing}");
+        }
     }
 
     #[test]
@@ -172,7 +214,10 @@ mod tests {
     #[test]
     fn the_hosts_errors_say_what_to_do() {
         let told = |error| Failure::of_http(&error, &settings(), false).text;
-        assert!(told(ErrorCode::AirlockRejected).contains("--allow-local"));
+        assert!(told(ErrorCode::AirlockRejected).contains("--allow-local 127.0.0.1:1."));
+        let protocol = told(ErrorCode::Protocol("too many redirects".into()));
+        assert!(protocol.ends_with("cannot be asked: too many redirects."), "{protocol}");
+        assert!(told(ErrorCode::Quota).ends_with("under way."));
         assert!(told(ErrorCode::ConnectionError).contains("http://127.0.0.1:1/v1 cannot be reached"));
         let broke = Failure::of_http(&ErrorCode::ConnectionError, &settings(), true);
         assert!(broke.text.contains("in the middle"), "{}", broke.text);

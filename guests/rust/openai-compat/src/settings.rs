@@ -79,6 +79,20 @@ impl Settings {
         }
     }
 
+    /// The `HOST:PORT` of the base URL, as the host's options name it.
+    pub(crate) fn place(&self) -> String {
+        let base = self.shown_base();
+        let (scheme, rest) = base.split_once("://").unwrap_or(("", &base));
+        let authority = rest.split('/').next().unwrap_or_default();
+        let has_port =
+            authority.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        match (has_port, scheme.eq_ignore_ascii_case("https")) {
+            (true, _) => authority.to_owned(),
+            (false, true) => format!("{authority}:443"),
+            (false, false) => format!("{authority}:80"),
+        }
+    }
+
     /// A text without the key, which servers like to repeat.
     pub(crate) fn without_key(&self, text: &str) -> String {
         if self.api_key.len() < 4 { text.to_owned() } else { text.replace(&self.api_key, "[key]") }
@@ -176,6 +190,19 @@ mod tests {
         let settings = settings(&[("api_key", " sk-123\n"), ("base_url", "https://me:pw@a.b:1/x?key=1")]);
         assert_eq!(settings.without_key("bad key sk-123!"), "bad key [key]!");
         assert_eq!(settings.shown_base(), "https://a.b:1/x");
+    }
+
+    #[test]
+    fn the_place_of_a_url_has_a_port() {
+        for (base, place) in [
+            ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
+            ("http://me:pw@192.168.0.7/x", "192.168.0.7:80"),
+            ("HTTPS://box", "box:443"),
+            ("http://[::1]/v1", "[::1]:80"),
+            ("http://[::1]:8080", "[::1]:8080"),
+        ] {
+            assert_eq!(settings(&[("base_url", base)]).place(), place);
+        }
     }
 
     #[test]

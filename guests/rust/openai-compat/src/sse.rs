@@ -61,6 +61,12 @@ pub(crate) fn data_in(line: &str) -> Option<&str> {
     Some(data.strip_prefix(' ').unwrap_or(data))
 }
 
+/// Whether a line is one that a stream of events does not have.
+pub(crate) fn is_strange(line: &str) -> bool {
+    let known = ["data", "event", "id", "retry", ""]; // the last is a comment's
+    !line.is_empty() && !line.split_once(':').is_some_and(|(field, _)| known.contains(&field))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::ids::new_id;
 
 /// How often failure reports are looked at while an answer is awaited. Answers themselves wake at once.
-const SLICE_MS: u64 = 100;
+const SLICE_MS: u64 = 20;
 
 /// Why there is no answer.
 pub(crate) enum Unanswered {

@@ -6,10 +6,12 @@ use serde_json::json;
 use crate::calls::ToolResult;
 use crate::config::MAX_RESULT_BYTES;
 use crate::history;
-use crate::ids::now_ms;
-use crate::turn::{Limits, Phase, Stop, Turn};
+use crate::ids::{instance, now_ms};
+use crate::turn::{Ending, Limits, Phase, Stop, Turn};
 use crate::{prompt, session, store};
 
+/// Received by whoever wants to know how a turn ended.
+const FAILED: &str = "agent.v1.event.turn_failed";
 /// A final answer that cannot be published is tried again with each tick of the watchdog, so often.
 const ATTEMPTS: u32 = 12;
 /// A text of so many bytes fits into an event, however it is escaped.
@@ -27,8 +29,21 @@ pub(crate) fn publish_delta(session_id: &str, text: &str) {
     }
 }
 
+/// Answer a prompt for which no turn was begun, because something failed.
+pub(crate) fn refuse(session_id: &str, why: &str) {
+    tell_failure(session_id, why);
+    answer(session_id, why);
+}
+
+/// Tell that the final answer that comes next is none of the model's, for programs: a person reads it there.
+fn tell_failure(session_id: &str, why: &str) {
+    if let Err(error) = ipc::publish_json(FAILED, &json!({"session_id": session_id, "reason": why})) {
+        log::warn(format!("that the turn in session {session_id:?} failed could not be told: {error}"));
+    }
+}
+
 /// Answer a prompt for which no turn was begun.
-pub(crate) fn answer(session_id: &str, text: &str) {
+fn answer(session_id: &str, text: &str) {
     if let Err(error) = publish_final(session_id, text) {
         log::error(format!("a prompt in session {session_id:?} is left without an answer, {text:?}: {error}"));
     }
@@ -42,14 +57,14 @@ pub(crate) fn settle(turn: Turn, step: Result<(), Stop>) {
 }
 
 /// End a turn and begin the next that waits in its session.
-pub(crate) fn end(turn: Turn, stop: Stop) {
+pub(crate) fn end(turn: Turn, ending: impl Into<Ending>) {
     let session_id = turn.session_id.clone();
-    close(turn, stop);
+    close(turn, ending);
     prompt::go_on(&session_id);
 }
 
 /// End a turn: stop what works for it, keep what was done, answer.
-pub(crate) fn close(mut turn: Turn, Stop(text): Stop) {
+pub(crate) fn close(mut turn: Turn, ending: impl Into<Ending>) {
     match turn.phase {
         Phase::Streaming => stop_provider(&turn),
         Phase::Tools => stop_tools(&turn),
@@ -58,7 +73,14 @@ pub(crate) fn close(mut turn: Turn, Stop(text): Stop) {
     store::forget_work(&turn);
     turn.calls.clear();
     turn.enter(Phase::Answering, now_ms());
-    turn.answer = Some(text);
+    turn.answer = Some(match ending.into() {
+        Ending::Answered(text) => text,
+        Ending::Cancelled => "Cancelled.".into(),
+        Ending::Failed(why) => {
+            tell_failure(&turn.session_id, &why);
+            why
+        }
+    });
     deliver(turn);
 }
 
@@ -140,7 +162,7 @@ pub(crate) fn cancel(session_id: &str) {
             return retry(turn);
         }
         log::info(format!("the turn in session {session_id:?} is cancelled"));
-        end(turn, Stop::new("Cancelled."));
+        end(turn, Ending::Cancelled);
     }
 }
 
@@ -170,7 +192,7 @@ fn retry(turn: Turn) {
 fn give_up_unreadable(session_id: &str) {
     if store::has_turn(session_id) {
         store::forget_turn(session_id);
-        answer(session_id, "The agent was replaced during this turn. Try again.");
+        refuse(session_id, "The agent was replaced during this turn. Try again.");
         prompt::go_on(session_id);
     }
 }
@@ -206,7 +228,19 @@ pub(crate) fn end_everything() {
             None => give_up_unreadable(&session_id),
         }
         for _ in waiting {
-            answer(&session_id, text);
+            refuse(&session_id, text);
+        }
+    }
+}
+
+/// Another host than before is there: nobody works any more for turns that were begun under the one before.
+pub(crate) fn end_what_the_host_left() {
+    for session_id in store::sessions() {
+        match store::turn(&session_id) {
+            Some(turn) if turn.begun_by == instance() => {}
+            Some(turn) if turn.phase == Phase::Answering => retry(turn),
+            Some(turn) => end(turn, Stop::new("The host stopped during this turn.")),
+            None => give_up_unreadable(&session_id),
         }
     }
 }

@@ -133,13 +133,13 @@ fn prompt_failed(report: &Report) {
     if report.published.iter().any(went_on) {
         return;
     }
-    match Prompt::deserialize(&report.payload) {
+    match Prompt::read(&report.payload) {
         Ok(prompt) if prompt.is_cancel() => prompt::take(prompt),
         Ok(prompt) => {
             let text = format!("The prompt could not be handled, {}. Try again.", report.told());
-            ending::answer(&prompt.session_id, &text);
+            ending::refuse(&prompt.session_id, &text);
         }
-        Err(_) => {}
+        Err(unreadable) => unreadable.refuse(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::config::{GENERATION_TIMEOUT, MAX_RESPONSE_BYTES};
 use crate::ids::now_ms;
 use crate::store::{self, Context};
 use crate::stream::{Answer, Piece, Stream, StreamEvent};
-use crate::turn::{Phase, Stop, Turn};
+use crate::turn::{Ending, Phase, Stop, Turn};
 use crate::{assembly, compaction, ending, history, session, tools};
 
 /// Events that carry nothing that is kept are noted so often, as a sign of life.
@@ -117,17 +117,21 @@ pub(crate) fn failed(request_id: &str, stream: Stream, why: &str) {
 fn done(request_id: &str, stream: Stream) {
     let Some((mut turn, stream)) = turn_of(request_id, stream) else { return };
     let answer = store::take_answer(request_id, stream);
-    let step = if answer.calls.is_empty() { Err(final_answer(&turn, answer)) } else { tools::call(&mut turn, answer) };
+    if answer.calls.is_empty() {
+        let ending = final_answer(&turn, answer);
+        return ending::end(turn, ending);
+    }
+    let step = tools::call(&mut turn, answer);
     ending::settle(turn, step);
 }
 
 /// A final answer is given also when it could not be kept.
-fn final_answer(turn: &Turn, answer: Answer) -> Stop {
+fn final_answer(turn: &Turn, answer: Answer) -> Ending {
     if answer.text.trim().is_empty() {
-        return Stop::new("The model returned an empty answer. Try again, or say it differently.");
+        return Stop::new("The model returned an empty answer. Try again, or say it differently.").into();
     }
     if let Err(Stop(why)) = session::messages(&turn.session_id, &[history::assistant(&answer.text)]) {
         log::error(format!("the answer in session {:?} is not in its history: {why}", turn.session_id));
     }
-    Stop(answer.text)
+    Ending::Answered(answer.text)
 }

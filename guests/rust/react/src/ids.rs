@@ -1,5 +1,7 @@
 //! Ids that are given out, and the time.
 
+use std::sync::OnceLock;
+
 use astrid_sdk::prelude::*;
 
 /// A random UUID (version 4). It has no dot, so that it can be a part of a topic.
@@ -11,6 +13,12 @@ pub(crate) fn new_id() -> String {
         bytes
     });
     uuid(bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+}
+
+/// The id of this instance of the capsule.
+pub(crate) fn instance() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(new_id)
 }
 
 fn uuid(random: u128) -> String {

@@ -2,8 +2,8 @@
 //! tools it calls are run, and their results go back to it, until it answers. The tokens go to `agent.v1.stream.delta`,
 //! and each prompt ends in exactly one final answer on `agent.v1.response`, whatever fails, is silent or is cancelled.
 //!
-//! A turn is a state machine in the key-value store (see `store`), moved by events; memory holds nothing between them.
-//! One turn runs in a session at a time; further prompts wait for it.
+//! A turn is a state machine in the key-value store (see `store`), moved by events; memory holds nothing of it between
+//! them. One turn runs in a session at a time; further prompts wait for it.
 
 mod ask;
 mod assembly;
@@ -14,6 +14,7 @@ mod ending;
 mod failures;
 mod generation;
 mod history;
+mod host;
 mod ids;
 mod model;
 mod prompt;
@@ -26,6 +27,9 @@ mod turn;
 use astrid_sdk::prelude::*;
 use serde_json::Value;
 
+/// What the kernel puts on what it publishes itself.
+const KERNEL: &str = "00000000-0000-0000-0000-000000000000";
+
 #[derive(Default)]
 pub struct React;
 
@@ -34,8 +38,8 @@ pub struct React;
 impl React {
     /// A prompt, or the wish to cancel the turn of a session.
     #[astrid::interceptor("handle_user_prompt")]
-    fn handle_user_prompt(&self, prompt: prompt::Prompt) -> Result<(), SysError> {
-        prompt::take(prompt);
+    fn handle_user_prompt(&self, prompt: Value) -> Result<(), SysError> {
+        prompt::read_and_take(&prompt);
         Ok(())
     }
 
@@ -71,6 +75,15 @@ impl React {
     #[astrid::interceptor("handle_model_changed")]
     fn handle_model_changed(&self, message: Value) -> Result<(), SysError> {
         model::changed(&message).map_err(|why| SysError::ApiError(format!("the selected model cannot be used: {why}")))
+    }
+
+    /// The host has loaded capsules: perhaps it is another host than before.
+    #[astrid::interceptor("handle_capsules_loaded")]
+    fn handle_capsules_loaded(&self, payload: Value) -> Result<(), SysError> {
+        if runtime::caller()?.source_id == KERNEL {
+            host::loaded(&payload);
+        }
+        Ok(())
     }
 
     /// Look for turns that have waited too long.

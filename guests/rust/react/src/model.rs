@@ -1,6 +1,9 @@
 //! Which provider is asked, and for which model: what the prompt wants, the selection that is remembered, the
 //! operator's, or the registry's.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use astrid_sdk::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,8 +15,15 @@ use crate::turn::Stop;
 const GENERATE: &str = "llm.v1.request.generate.";
 const TOPIC: &str = "llm_provider_topic";
 const MODEL: &str = "react.llm_provider_model";
+const PROBLEM: &str = "registry.v1.response.problem";
+/// Who is asked for a model that a prompt names while none is selected: it need not be one that anybody lists.
+const DEFAULT_PROVIDER: &str = "llm.v1.request.generate.openai-compat";
 const CONTEXT_WINDOW: &str = "react.context_window";
 const MAX_OUTPUT_TOKENS: &str = "react.max_output_tokens";
+
+/// Whether this instance was told of the selection. What is remembered may be older than the host, and of a provider or a
+/// model that was given to that one alone.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A provider's topic, and a model by the name that the provider knows. An empty name leaves it to the provider.
 #[derive(Debug, PartialEq)]
@@ -72,7 +82,7 @@ impl Choice {
 pub(crate) fn choose(wanted: Option<&str>) -> Result<Choice, Stop> {
     let wanted = wanted.map(str::trim).filter(|model| !model.is_empty());
     let (topic, model) = (remembered(TOPIC), remembered(MODEL));
-    if is_provider_topic(&topic) && !(model.is_empty() && wanted.is_none()) {
+    if TOLD.load(Ordering::Relaxed) && is_provider_topic(&topic) && !(model.is_empty() && wanted.is_none()) {
         return Ok(Choice::new(topic, wanted.unwrap_or(&model)));
     }
     let topic = config::text("llm_provider_topic");
@@ -82,7 +92,17 @@ pub(crate) fn choose(wanted: Option<&str>) -> Result<Choice, Stop> {
         }
         return Ok(Choice::new(topic, wanted.unwrap_or(&config::text("llm_provider_model"))));
     }
+    selected(wanted).or_else(|stop| match wanted {
+        // The provider says in its own words what is wrong, if anything is.
+        Some(model) => Ok(Choice::new(DEFAULT_PROVIDER.into(), model)),
+        None => Err(stop),
+    })
+}
+
+/// What the registry says.
+fn selected(wanted: Option<&str>) -> Result<Choice, Stop> {
     let (topic, reply) = ("registry.v1.get_active_model", "registry.v1.response.get_active_model");
+    let problems = ipc::subscribe(PROBLEM).ok();
     // Everybody's answers come there: what is no selection was meant for others, or is a mistake.
     let fits = |said: &str| !matches!(selection_in(said), Selection::Unusable(_));
     let said = match answer(topic, reply, &json!({}), REGISTRY_TIMEOUT_MS.get(), fits) {
@@ -90,7 +110,7 @@ pub(crate) fn choose(wanted: Option<&str>) -> Result<Choice, Stop> {
         Err(why) => return Err(nothing_selected(&why.told("registry"))),
     };
     match selection_in(&said) {
-        Selection::None => Err(nothing_selected("the registry has no active model")),
+        Selection::None => Err(give_one(&problems.as_ref().and_then(problem_in).unwrap_or_default())),
         Selection::Unusable(why) => Err(nothing_selected(&format!("the registry's answer cannot be used, {why}"))),
         Selection::Entry(entry) => {
             keep(&entry);
@@ -106,9 +126,22 @@ fn selection_in(said: &str) -> Selection {
     serde_json::from_str(said).map_or_else(|error| Selection::Unusable(error.to_string()), |said| Selection::of(&said))
 }
 
+/// Why a provider tells of no model, in a sentence, as the registry says it before it says that there is none.
+fn problem_in(problems: &ipc::Subscription) -> Option<String> {
+    let told = problems.poll().ok()?.messages.pop()?;
+    let told: Value = serde_json::from_str(&told.payload).ok()?;
+    told.get("problem")?.as_str().map(|problem| format!(" {}", problem.trim()))
+}
+
 fn nothing_selected(why: &str) -> Stop {
+    give_one(&format!(" The registry does not tell of one: {why}."))
+}
+
+/// What to do, in the host's commands.
+fn give_one(why: &str) -> Stop {
     Stop(format!(
-        "No model is selected: {why}. Load a provider (openai-compat) and select one of its models, name one with the prompt, or set react.llm_provider_topic."
+        "No model is selected.{why} Give one: `astrid-host chat --provider-url URL --model NAME`, or \
+         `astrid-host config set openai-compat.base_url URL` and `astrid-host config set openai-compat.model NAME`."
     ))
 }
 
@@ -123,6 +156,7 @@ pub(crate) fn changed(message: &Value) -> Result<(), String> {
 }
 
 fn keep(entry: &Entry) {
+    TOLD.store(true, Ordering::Relaxed);
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     remember(TOPIC, &entry.request_topic);
     remember(MODEL, entry.id.as_deref().unwrap_or_default().trim());

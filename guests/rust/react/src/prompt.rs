@@ -8,19 +8,30 @@ use serde_json::{Value, json};
 use crate::config::{self, MAX_QUEUED_PROMPTS};
 use crate::ending;
 use crate::history;
-use crate::ids::{new_id, now_ms};
+use crate::ids::{instance, new_id, now_ms};
 use crate::turn::{Phase, Stop, Turn};
 use crate::{session, store};
 
 /// `user_input`, as far as it matters here. Text may be missing when the context says what to do.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Prompt {
-    #[serde(default)]
     pub(crate) text: String,
-    #[serde(default = "default_session")]
     pub(crate) session_id: String,
     #[serde(default)]
     context: Option<Value>,
+}
+
+/// What is no prompt. Whoever sent it waits for an answer all the same.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Unreadable {
+    session_id: String,
+    why: String,
+}
+
+impl Unreadable {
+    pub(crate) fn refuse(&self) {
+        ending::refuse(&self.session_id, &format!("The prompt cannot be read: {}.", self.why));
+    }
 }
 
 pub(crate) fn default_session() -> String {
@@ -28,6 +39,26 @@ pub(crate) fn default_session() -> String {
 }
 
 impl Prompt {
+    /// Read a payload. What is missing or null has its default.
+    pub(crate) fn read(payload: &Value) -> Result<Self, Unreadable> {
+        let text = |key: &str| match payload.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(format!("its {key} is no string")),
+        };
+        let session_id = text("session_id");
+        let unreadable = |why: String| {
+            let session_id = session_id.clone().ok().flatten().unwrap_or_else(default_session);
+            Unreadable { session_id, why }
+        };
+        if !payload.is_object() {
+            return Err(unreadable("it is no object".into()));
+        }
+        let prompt = text("text").map_err(&unreadable)?.unwrap_or_default();
+        let session_id = session_id.clone().map_err(&unreadable)?.unwrap_or_else(default_session);
+        Ok(Self { text: prompt, session_id, context: payload.get("context").cloned() })
+    }
+
     fn context(&self, key: &str) -> Option<&str> {
         self.context.as_ref()?.get(key)?.as_str()
     }
@@ -41,6 +72,14 @@ impl Prompt {
     }
 }
 
+/// Take what may be a prompt.
+pub(crate) fn read_and_take(payload: &Value) {
+    match Prompt::read(payload) {
+        Ok(prompt) => take(prompt),
+        Err(unreadable) => unreadable.refuse(),
+    }
+}
+
 /// Take a prompt.
 pub(crate) fn take(prompt: Prompt) {
     if prompt.is_cancel() {
@@ -49,7 +88,7 @@ pub(crate) fn take(prompt: Prompt) {
     if prompt.text.trim().is_empty() {
         // Other actions come without text, for others.
         if prompt.context("action").is_none() {
-            ending::answer(&prompt.session_id, "The prompt is empty.");
+            ending::refuse(&prompt.session_id, "The prompt is empty.");
         }
         return;
     }
@@ -59,12 +98,12 @@ pub(crate) fn take(prompt: Prompt) {
     let most = MAX_QUEUED_PROMPTS.get();
     if waiting.len() as u64 >= most && store::turn(&session_id).is_some() {
         let busy = format!("The agent is busy in this session, and {most} prompts wait already. Try again later.");
-        return ending::answer(&session_id, &busy);
+        return ending::refuse(&session_id, &busy);
     }
     waiting.push(prompt);
     if store::turn(&session_id).is_some() {
         if let Err(Stop(why)) = store::save_queue(&session_id, &waiting) {
-            ending::answer(&session_id, &why);
+            ending::refuse(&session_id, &why);
         }
         return;
     }
@@ -86,6 +125,7 @@ fn begin_one_of(session_id: &str, waiting: Vec<Prompt>) {
         // Kept before it is begun: what is begun twice would be answered twice.
         let kept = store::save_queue(session_id, waiting.as_slice());
         let mut turn = Turn::new(session_id, new_id(), prompt.wanted_model());
+        turn.begun_by = instance().into();
         match kept.and_then(|()| begin(&mut turn, &prompt)) {
             Ok(()) => return,
             Err(stop) => ending::close(turn, stop),
@@ -115,13 +155,34 @@ mod tests {
     use super::*;
 
     fn prompt(text: &str) -> Prompt {
-        serde_json::from_str(text).unwrap()
+        Prompt::read(&serde_json::from_str(text).unwrap()).unwrap()
     }
 
     #[test]
     fn what_is_missing_has_defaults() {
         let prompt = prompt(r#"{"type":"user_input","text":"hi"}"#);
         assert_eq!((prompt.session_id.as_str(), prompt.wanted_model(), prompt.is_cancel()), ("default", None, false));
+    }
+
+    #[test]
+    fn null_is_the_same_as_missing() {
+        let prompt = prompt(r#"{"text":null,"session_id":null,"context":null}"#);
+        assert_eq!((prompt.text.as_str(), prompt.session_id.as_str()), ("", "default"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_where_it_came_from_if_that_is_known() {
+        for (payload, session, why) in [
+            (r#"{"text":7,"session_id":"s"}"#, "s", "its text is no string"),
+            (r#"{"text":[],"session_id":7}"#, "default", "its text is no string"),
+            (r#"{"text":"hi","session_id":7}"#, "default", "its session_id is no string"),
+            (r#""hi""#, "default", "it is no object"),
+            ("[1]", "default", "it is no object"),
+            ("null", "default", "it is no object"),
+        ] {
+            let expected = Unreadable { session_id: session.into(), why: why.into() };
+            assert_eq!(Prompt::read(&serde_json::from_str(payload).unwrap()), Err(expected), "{payload}");
+        }
     }
 
     #[test]

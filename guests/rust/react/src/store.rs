@@ -9,6 +9,7 @@
 //! | `react.work.<request>.text.<n>` | what the model said before |
 //! | `react.work.<request>.calls`, `….result.<n>` | the calls it made, and their results |
 //! | `react.call2sess.<call>` | the session of a call without a result |
+//! | `react.host` | the host that runs, or ran |
 //! | `react.stale_calls` | ids of calls that were given up: a late result of theirs may still come |
 
 use astrid_sdk::prelude::*;

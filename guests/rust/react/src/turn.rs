@@ -33,10 +33,27 @@ impl Stop {
     }
 }
 
+/// How a turn ends: what its final answer says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Ending {
+    Answered(String),
+    Cancelled,
+    Failed(String),
+}
+
+impl From<Stop> for Ending {
+    fn from(Stop(why): Stop) -> Self {
+        Self::Failed(why)
+    }
+}
+
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Turn {
     version: u32,
     pub(crate) session_id: String,
+    /// The instance of this capsule that began it: one of an earlier host is gone with it.
+    #[serde(default)]
+    pub(crate) begun_by: String,
     pub(crate) phase: Phase,
     /// When the phase was entered, in milliseconds since 1970.
     pub(crate) entered_ms: u64,
@@ -85,6 +102,7 @@ impl Turn {
         Self {
             version: VERSION,
             session_id: session_id.into(),
+            begun_by: String::new(),
             phase: Phase::Identity,
             entered_ms: 0,
             request_id,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use astrid_sdk::contracts::registry::ProviderEntry;
 use astrid_sdk::prelude::*;
 
-use crate::providers::told;
+use crate::providers::{problem_in, told};
 
 const ASK: &str = "llm.v1.request.describe";
 const ANSWERS: &str = "llm.v1.response.describe";
@@ -21,23 +21,31 @@ pub(crate) struct Window {
     pub(crate) none: Duration,
 }
 
-/// Which models there are; None when nobody answered in time, which does not mean that there are none. The window closes
-/// as soon as all providers have answered.
-pub(crate) fn describe(window: &Window) -> Result<Option<Vec<ProviderEntry>>, SysError> {
+/// What was heard of models.
+#[derive(Default)]
+pub(crate) struct Heard {
+    /// None when nobody answered in time, which does not mean that there are none.
+    pub(crate) models: Option<Vec<ProviderEntry>>,
+    /// Why a provider tells of none, as the last one said it.
+    pub(crate) problem: Option<String>,
+}
+
+/// Ask which models there are. The window closes as soon as all providers have answered.
+pub(crate) fn describe(window: &Window) -> Result<Heard, SysError> {
     let answers = ipc::subscribe(ANSWERS)?;
     let settled = ipc::subscribe(SETTLED)?;
     let begun = time::monotonic();
     ipc::publish(ASK, "{}")?;
-    let mut models = Vec::new();
+    let (mut models, mut problem) = (Vec::new(), None);
     // What providers answer is there before it is told that all of them have.
     let mut over = !settled.recv(milliseconds(window.some))?.messages.is_empty();
     loop {
-        take(&answers, &mut models)?;
+        take(&answers, &mut models, &mut problem)?;
         let left = window.none.saturating_sub(time::monotonic().saturating_sub(begun));
         if over || !models.is_empty() || left.is_zero() {
-            return Ok((over || !models.is_empty()).then_some(models));
+            return Ok(Heard { models: (over || !models.is_empty()).then_some(models), problem });
         }
-        add(&answers.recv(milliseconds(left).min(STEP_MS))?, &mut models);
+        add(&answers.recv(milliseconds(left).min(STEP_MS))?, &mut models, &mut problem);
         over = !settled.poll()?.messages.is_empty();
     }
 }
@@ -47,20 +55,27 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// Take all that is there.
-fn take(answers: &ipc::Subscription, models: &mut Vec<ProviderEntry>) -> Result<(), SysError> {
+fn take(
+    answers: &ipc::Subscription,
+    models: &mut Vec<ProviderEntry>,
+    problem: &mut Option<String>,
+) -> Result<(), SysError> {
     loop {
         let envelope = answers.poll()?;
         if envelope.messages.is_empty() {
             return Ok(());
         }
-        add(&envelope, models);
+        add(&envelope, models, problem);
     }
 }
 
-fn add(envelope: &ipc::PollResult, models: &mut Vec<ProviderEntry>) {
+fn add(envelope: &ipc::PollResult, models: &mut Vec<ProviderEntry>, problem: &mut Option<String>) {
     for message in &envelope.messages {
         match serde_json::from_str(&message.payload) {
-            Ok(answer) => models.extend(told(&answer, |text| log::warn(format!("{}: {text}", message.source_id)))),
+            Ok(answer) => {
+                models.extend(told(&answer, |text| log::warn(format!("{}: {text}", message.source_id))));
+                *problem = problem_in(&answer).or(problem.take());
+            }
             Err(error) => log::warn(format!("{} answers what is not JSON: {error}", message.source_id)),
         }
     }

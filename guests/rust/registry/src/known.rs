@@ -6,7 +6,7 @@ use std::time::Duration;
 use astrid_sdk::prelude::*;
 use serde_json::Value;
 
-use crate::describing::{Window, describe};
+use crate::describing::{Heard, Window, describe};
 use crate::state::State;
 
 const KEY: &str = "registry_state";
@@ -32,13 +32,14 @@ pub(crate) fn with<T>(ask: Ask, work: impl FnOnce(&mut State) -> T) -> Result<T,
     let mut state = before.clone();
     let needed = state.providers.is_empty() || !ASKED.load(Ordering::Relaxed);
     if ask == Ask::Always || (ask == Ask::IfNeeded && needed) {
-        let told = describe(&window())?;
-        let answered = told.as_ref().is_some_and(|models| !models.is_empty());
+        let Heard { models, problem } = describe(&window())?;
+        let answered = models.as_ref().is_some_and(|models| !models.is_empty());
         ASKED.store(answered, Ordering::Relaxed);
         if !answered {
             log::debug("no provider tells of any model");
         }
-        state.take(told, setting("default_model").trim());
+        state.take(models, setting("default_model").trim());
+        state.problem = problem;
     }
     let result = work(&mut state);
     if state != before {

@@ -14,6 +14,7 @@ use models_command::{Command, is_request_id, refused};
 use serde_json::{Value, json};
 
 const HOST: &str = "00000000-0000-0000-0000-000000000000";
+const PROBLEM: &str = "registry.v1.response.problem";
 const SET: &str = "registry.v1.response.set_active_model";
 
 #[derive(Default)]
@@ -29,12 +30,15 @@ impl Registry {
         ipc::publish_json("registry.v1.response.get_providers", &providers)
     }
 
-    /// Answer with the model that answers prompts, or null. An error is a null, too: whoever asks waits for an answer.
+    /// Answer with the model that answers prompts, or null. An error is a null, too: whoever asks waits for an answer. What
+    /// keeps a model from answering is told before, for whoever wants to know.
     #[astrid::interceptor("handle_get_active_model")]
     fn handle_get_active_model(&self) -> Result<(), SysError> {
-        let active = with(Ask::IfNeeded, |state| state.active().cloned());
-        ipc::publish_json("registry.v1.response.get_active_model", active.as_ref().unwrap_or(&None))?;
-        active.map(|_| ())
+        let known = with(Ask::IfNeeded, |state| (state.active().cloned(), state.problem().map(str::to_owned)));
+        let (active, problem) = known.as_ref().map_or((&None, None), |(active, problem)| (active, problem.as_ref()));
+        let told = problem.map_or(Ok(()), |problem| ipc::publish_json(PROBLEM, &json!({ "problem": problem })));
+        ipc::publish_json("registry.v1.response.get_active_model", active)?;
+        told.and(known.map(|_| ()))
     }
 
     /// Have `model_id` answer from now on. A `corr_id` comes back with the answer.

@@ -24,6 +24,12 @@ pub(crate) fn told(answer: &Value, complain: impl Fn(String)) -> Vec<ProviderEnt
     models
 }
 
+/// Why a provider tells of no model. What is longer than a few sentences is no reason.
+pub(crate) fn problem_in(answer: &Value) -> Option<String> {
+    let told = answer["problem"].as_str()?.trim();
+    (!told.is_empty()).then(|| told.chars().take(1000).collect())
+}
+
 fn provider_of_topic(topic: &str) -> Option<&str> {
     let provider = topic.strip_prefix(GENERATE)?;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -109,6 +115,15 @@ mod tests {
         for answer in [json!(null), json!([]), json!({"providers": {}})] {
             assert!(told(&answer, |text| panic!("{text}")).is_empty());
         }
+    }
+
+    #[test]
+    fn a_problem_is_a_text() {
+        assert_eq!(problem_in(&json!({"providers": [], "problem": " It is off. "})).as_deref(), Some("It is off."));
+        for answer in [json!(null), json!([]), json!({"problem": 7}), json!({"problem": " "})] {
+            assert_eq!(problem_in(&answer), None);
+        }
+        assert_eq!(problem_in(&json!({"problem": "é".repeat(5000)})).unwrap().chars().count(), 1000);
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub(crate) struct State {
     /// Whether somebody chose the active model, or chose that there be none.
     #[serde(default)]
     pub(crate) chosen: bool,
+    /// Why a provider told of no model when it was asked last.
+    #[serde(default)]
+    pub(crate) problem: Option<String>,
 }
 
 impl State {
@@ -21,6 +24,14 @@ impl State {
     pub(crate) fn active(&self) -> Option<&ProviderEntry> {
         let id = self.active_model_id.as_ref()?;
         self.providers.iter().find(|model| model.id == *id)
+    }
+
+    /// What keeps a model from answering, where it is not somebody's choice that none does.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        if self.active().is_some() || (self.chosen && self.active_model_id.is_none()) {
+            return None;
+        }
+        self.problem.as_deref()
     }
 
     /// Take what providers told, and settle which model answers. None: there was no answer in time, and all stays as it was.
@@ -125,6 +136,16 @@ mod tests {
         state.choose(None);
         state.take(Some(vec![model("a:m")]), "a:m");
         assert_eq!(active(&state), None);
+    }
+
+    #[test]
+    fn a_problem_is_told_where_no_model_answers_and_nobody_chose_that() {
+        let mut state = State { problem: Some("It is off.".into()), ..State::default() };
+        assert_eq!(state.problem(), Some("It is off."));
+        state.take(Some(vec![model("a:m")]), "");
+        assert_eq!(state.problem(), None);
+        state.choose(None);
+        assert_eq!(state.problem(), None);
     }
 
     #[test]

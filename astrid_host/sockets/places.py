@@ -37,7 +37,9 @@ def private_folder(place: Path, itself: bool = False) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "has to be a folder of this user's own: remove it", str(folder))
+        raise PermissionError(
+            errno.EPERM, "what is there has to be a folder of this user's own, so remove it", str(folder)
+        )
     if stat.S_IMODE(status.st_mode) & 0o077:
         folder.chmod(0o700)
     return folder

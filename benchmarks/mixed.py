@@ -11,10 +11,10 @@ from pathlib import Path
 
 import trio
 
-from astrid_host import BUNDLED, open_host
+from astrid_host import open_host
 from benchmarks.guests import BEGUN, COMPUTE, computing
 from benchmarks.measure import Spread, over_rounds, sample_async, spread
-from benchmarks.roundtrips import COUNTED, TEXT
+from benchmarks.roundtrips import COUNTED, TEXT, TOOLS
 
 BUSY = {"idle": 0, "busy1": 1, "busy2": 2, "busy4": 4}
 ROUNDS = 5
@@ -48,7 +48,7 @@ async def _measure() -> dict[str, Spread]:
 
 async def _turn(folder: str, count: int) -> list[int]:
     """The nanoseconds of calls while `count` guests compute."""
-    async with open_host([BUNDLED, folder], state_dir=":memory:", workspace=folder, strict=True) as host:
+    async with open_host([*TOOLS, folder], state_dir=":memory:", workspace=folder, strict=True) as host:
 
         async def call() -> None:
             result = await host.tools.execute("word_count", {"text": TEXT})

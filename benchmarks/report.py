@@ -66,6 +66,7 @@ def _calls(call: Mapping[str, Any]) -> Iterator[Row]:
 def _roundtrips(roundtrip: Mapping[str, Any]) -> Iterator[Row]:
     ours = roundtrip["ours"]
     yield ("round trip, ours", *_both(ours), "", "")
+    yield ("round trip, ours with agent", *_both(roundtrip["ours_with_agent"]), "", "")
     yield _peer("round trip, MCP stdio", ours, roundtrip["mcp"], MCP_RATIO)
 
 

@@ -14,7 +14,7 @@ import trio
 
 from astrid_host import Host, open_host
 from benchmarks.measure import Spread, over_rounds
-from benchmarks.roundtrips import COUNTED, TEXT
+from benchmarks.roundtrips import COUNTED, TEXT, TOOLS
 
 CALLERS = 64
 ROUNDS = 9
@@ -43,7 +43,7 @@ async def _measure() -> dict[str, Spread]:
     }
     rounds: dict[str, list[Spread]] = {name: [] for name in callers}
     with trio.fail_after(LIMIT_S):
-        async with open_host(state_dir=":memory:") as host:
+        async with open_host(TOOLS, state_dir=":memory:") as host:
             for principals in callers.values():
                 await _turn(host, principals, 0.0)
             for _ in range(ROUNDS):

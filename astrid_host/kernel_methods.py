@@ -23,11 +23,10 @@ from astrid_host.capsules import Capsule, Registry, Replacing, unsatisfied
 from astrid_host.errors import AstridError, PayloadError
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, RawJson, from_value
 from astrid_host.tools import EXECUTE, tools_of
-from astrid_host.topics import acl_allows
+from astrid_host.topics import REQUESTS, RESPONSES, acl_allows
 
 log = logging.getLogger(__name__)
 
-REQUESTS, RESPONSES = "astrid.v1.request.", "astrid.v1.response."
 PROMPT, ANSWER = "user.v1.prompt", "agent.v1.response"
 
 

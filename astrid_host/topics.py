@@ -17,6 +17,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 KERNEL_TOPICS = "astrid.v1.dispatch."  # only the kernel publishes below it
+# What a client of a running host needs as well, without the engine that their rooms load.
+REQUESTS, RESPONSES = "astrid.v1.request.", "astrid.v1.response."
+APPROVAL, APPROVAL_ANSWERS = "astrid.v1.approval", "astrid.v1.approval.response."
 TOPIC_BYTES = 256
 PUBLISH_SEGMENTS = 8
 MATCH_SEGMENTS = 20

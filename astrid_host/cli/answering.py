@@ -58,7 +58,7 @@ async def answer_at_terminal(
         keyboard: where the person types.
         task_status: told when it listens; a request before that would be denied, because nobody receives it.
     """
-    from astrid_host.control.topics import APPROVAL
+    from astrid_host.topics import APPROVAL
 
     allowances = Allowances()
     async with host.subscribe(APPROVAL) as requests:
@@ -136,7 +136,7 @@ async def decided_by(
 
 async def answer(host: Served, request: ApprovalRequired, decision: str) -> int:
     """Tell the host what was decided; the `seq` of that."""
-    from astrid_host.control.topics import APPROVAL_ANSWERS
+    from astrid_host.topics import APPROVAL_ANSWERS
 
     payload = {"type": "approval_response", "request_id": request.request_id, "decision": decision}
     return await host.publish(f"{APPROVAL_ANSWERS}{request.request_id}", payload)

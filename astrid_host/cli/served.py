@@ -92,8 +92,8 @@ class Booted:
 
     async def ask(self, method: str, **params: Any) -> Any:
         from astrid_host.errors import AstridError
-        from astrid_host.kernel_methods import REQUESTS, RESPONSES
         from astrid_host.payloads import NIL_SOURCE
+        from astrid_host.topics import REQUESTS, RESPONSES
 
         ident = str(uuid.uuid4())
         async with self._host.subscribe(f"{RESPONSES}{ident}", principal=self.principal) as answers:

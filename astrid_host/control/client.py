@@ -25,11 +25,11 @@ from astrid_host import __version__
 from astrid_host.control.executed import Approvals, Executed
 from astrid_host.control.frames import Frames
 from astrid_host.control.greeting import About, Greeting
-from astrid_host.control.topics import REQUESTS
 from astrid_host.errors import AstridError, HostClosed
 from astrid_host.payloads import NIL_SOURCE, IpcMessage, from_value
 from astrid_host.payloads.outside import HostEvent, Tool
 from astrid_host.sockets.handshake import VERSION, HandshakeFailed, Response, answer, ask, check_user
+from astrid_host.topics import REQUESTS
 
 CONNECT_S = 5.0
 GONE = "the host that runs has stopped, or was killed: start it again with `astrid-host run`"

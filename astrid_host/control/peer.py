@@ -35,11 +35,10 @@ from astrid_host.control.policies import CallPolicies
 from astrid_host.control.room import Room
 from astrid_host.errors import AstridError, HostClosed, PayloadError
 from astrid_host.host import Host
-from astrid_host.kernel_methods import REQUESTS, RESPONSES
 from astrid_host.payloads import NIL_SOURCE, IpcMessage, Payload, RawJson, from_value
 from astrid_host.principals import check_principal
 from astrid_host.sockets.handshake import VERSION, HandshakeFailed, Response, answer, ask, check_user
-from astrid_host.topics import check_pattern, check_topic
+from astrid_host.topics import REQUESTS, RESPONSES, check_pattern, check_topic
 
 log = logging.getLogger(__name__)
 

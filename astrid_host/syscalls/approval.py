@@ -26,11 +26,11 @@ from astrid_host.payloads.kinds import ApprovalResponse as Answered
 from astrid_host.stores.approvals import ApprovalStore, Holder
 from astrid_host.syscalls.interface import Caller, Interface, Running, syscall
 from astrid_host.syscalls.questions import Questions, Unseen
+from astrid_host.topics import APPROVAL, APPROVAL_ANSWERS
 
 log = logging.getLogger(__name__)
 
-TOPIC = "astrid.v1.approval"
-ANSWERS = "astrid.v1.approval.response."
+TOPIC, ANSWERS = APPROVAL, APPROVAL_ANSWERS
 WAIT_S = 60.0
 TARGET_CHARACTERS = 8192
 SESSION_ALLOWANCES = 1024  # of one holder; then the oldest gives way

@@ -17,15 +17,15 @@ import trio.testing
 from guests_in_wat import FAILED, RECV, RETURNED, SUBSCRIBE, Guest, capsule, good, next_of
 
 from astrid_host import BUNDLED, Host, open_host
-from astrid_host.control import client, peer, room, server, topics
+from astrid_host.control import client, peer, room, server
 from astrid_host.control.client import Running
 from astrid_host.control.frames import FRAME_BYTES
 from astrid_host.control.places import locked
 from astrid_host.control.policies import CallPolicies
 from astrid_host.control.server import serve
 from astrid_host.errors import AstridError, HostClosed
-from astrid_host.kernel_methods import REQUESTS
 from astrid_host.syscalls import approval
+from astrid_host.topics import APPROVAL, APPROVAL_ANSWERS, REQUESTS
 
 TOOLS = [Path(BUNDLED) / name for name in ("router", "dead-letter", "word-tools", "kv-notes")]
 
@@ -343,4 +343,4 @@ async def test_a_host_of_another_user_is_told_nothing(
 
 
 def test_a_client_has_the_topics_of_the_host() -> None:
-    assert (topics.REQUESTS, topics.APPROVAL, topics.APPROVAL_ANSWERS) == (REQUESTS, approval.TOPIC, approval.ANSWERS)
+    assert (REQUESTS, APPROVAL, APPROVAL_ANSWERS) == ("astrid.v1.request.", approval.TOPIC, approval.ANSWERS)

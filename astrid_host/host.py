@@ -27,6 +27,7 @@ from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
+from astrid_host.gates import CONTRACTS, Contracts, Rules
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
 from astrid_host.inventory import CapsuleInfo, capsule_info
@@ -238,6 +239,7 @@ async def open_host(
     config: Mapping[str, Mapping[str, Any]] | None = None,
     allow_local: Sequence[str] = (),
     approvals: Policy | None = None,
+    trust: bool = False,
     strict: bool = False,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
@@ -253,6 +255,7 @@ async def open_host(
         config: what `get-config` answers in this run, by capsule and key, over what is stored.
         allow_local: private addresses that capsules with a fitting row may connect to, as `HOST:PORT`.
         approvals: answers capsules' requests for approval in place of a person.
+        trust: whether capsules that did not come with the host may have all that they ask for.
         strict: raise when a capsule fails to load, instead of keeping its error.
 
     Raises:
@@ -277,7 +280,9 @@ async def open_host(
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(cache / "modules")
-        bus = Bus()
+        contracts = Contracts.read(capsules_folder() / CONTRACTS)
+        rules = Rules(contracts)
+        bus = Bus(rules=rules)
         async with _nursery() as nursery:
             turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
             instances, accounts = Instances(), Accounts()
@@ -292,6 +297,7 @@ async def open_host(
                     Linker(engine.wasmtime, imports),
                     bus,
                     dispatcher,
+                    rules,
                     instances,
                     auditing.denied,
                     configuration.hide_given,
@@ -303,7 +309,9 @@ async def open_host(
                     functions.forget(capsule)
 
                 run_loops = RunLoops(bus, turns, nursery, gone)
-                registry = Registry(loader, dispatcher, bus, run_loops, principal, accounts, bound_once, lifecycle)
+                registry = Registry(
+                    loader, dispatcher, bus, run_loops, principal, accounts, bound_once, contracts, trust, lifecycle
+                )
                 stack.callback(registry.close)
                 functions = HostFunctions(
                     bus,

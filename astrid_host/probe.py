@@ -20,6 +20,7 @@ from astrid_host.capsules.probing import unknown_actions
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import LoadError
+from astrid_host.gates import Contracts, Rules
 from astrid_host.imports import HostImports
 from astrid_host.manifest import Manifest, Problem
 from astrid_host.syscalls import Interface, Running, syscall
@@ -64,7 +65,7 @@ async def probe(folder: Path, manifest: Manifest) -> list[Problem]:
             dispatcher = Dispatcher(bus, turns, OWNER, accounts)
             imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery))
             imports.provide([Harmless()])
-            loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, Instances())
+            loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, Rules(Contracts()), Instances())
             capsule = Capsule(manifest.package.name, folder, False, OWNER, accounts)
             capsule.described_by(manifest)
             try:

@@ -12,11 +12,15 @@ covers all that is below `a`. `*` is a wildcard only as a whole segment, and cas
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 KERNEL_TOPICS = "astrid.v1.dispatch."  # only the kernel publishes below it
+FAILED_TOPICS, SETTLED_TOPICS = (
+    f"{KERNEL_TOPICS}failed.",
+    f"{KERNEL_TOPICS}settled.",
+)  # what it tells of an event's topic
 # What a client of a running host needs as well, without the engine that their rooms load.
 REQUESTS, RESPONSES = "astrid.v1.request.", "astrid.v1.response."
 APPROVAL, APPROVAL_ANSWERS = "astrid.v1.approval", "astrid.v1.approval.response."
@@ -67,6 +71,47 @@ def acl_allows(rows: Iterable[str], topic: str) -> bool:
     Without rows nothing is allowed. (Astrid, publish and subscribe access.)
     """
     return any(bus_matches(topic, row) for row in rows)
+
+
+class Pattern(NamedTuple):
+    """A pattern taken apart. With `subtree` it covers one or more segments behind its own."""
+
+    segments: list[str]
+    subtree: bool
+
+
+def pattern_of(text: str, *, subtree: bool = True) -> Pattern:
+    """Take a pattern apart.
+
+    Args:
+        text: the pattern.
+        subtree: read a trailing `.*` as the bus and access rows do; else it is one segment, as for interceptors.
+    """
+    segments = text.split(".")
+    if subtree and _is_subtree(segments):
+        return Pattern(segments[:-1], True)
+    return Pattern(segments, False)
+
+
+def overlap(one: Pattern, other: Pattern) -> bool:
+    """Whether some topic matches both patterns."""
+    if not one.subtree and not other.subtree and len(one.segments) != len(other.segments):
+        return False
+    if one.subtree and not other.subtree and len(other.segments) <= len(one.segments):
+        return False
+    if other.subtree and not one.subtree and len(one.segments) <= len(other.segments):
+        return False
+    return all(a == b or "*" in (a, b) for a, b in zip(one.segments, other.segments, strict=False))
+
+
+def covers(wide: Pattern, narrow: Pattern) -> bool:
+    """Whether every topic that matches `narrow` matches `wide`."""
+    if narrow.subtree and not wide.subtree:
+        return False
+    ahead = len(narrow.segments) - len(wide.segments)
+    if ahead < 0 or (ahead and not wide.subtree) or (not ahead and wide.subtree and not narrow.subtree):
+        return False
+    return all(a in ("*", b) for a, b in zip(wide.segments, narrow.segments, strict=False))
 
 
 def check_topic(topic: str) -> None:

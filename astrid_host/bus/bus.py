@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -46,8 +46,25 @@ class Sink(Protocol):
         ...
 
 
+class Rule(Protocol):
+    """The contract of a topic. Called with the bus's lock held."""
+
+    @property
+    def notes(self) -> bool:
+        """Whether its events begin, pass on or end exchanges."""
+        ...
+
+    def note(self, data: object, source_id: str, principal: str | None) -> None:
+        """Such an event is published."""
+        ...
+
+
 class Bus:
     """The event bus of one host.
+
+    Args:
+        sink: who queues events for handlers.
+        rules: the contract of each topic, None for one that has none; without it no topic has one.
 
     Attributes:
         seq: how many events were published.
@@ -57,9 +74,10 @@ class Bus:
         stopping: the host ends what is under way; that is not warned of.
     """
 
-    def __init__(self, sink: Sink | None = None) -> None:
+    def __init__(self, sink: Sink | None = None, rules: Mapping[str, Rule | None] | None = None) -> None:
         self.lock = threading.RLock()
         self.sink = sink
+        self.rules = rules
         self.subscriptions = Subscriptions()
         self.ring = Ring()
         self.rates = RateLimiter()
@@ -91,6 +109,9 @@ class Bus:
             asks: tell when all its handlers have ended.
         """
         self.seq += 1
+        rules = self.rules
+        if rules is not None and (rule := rules[topic]) is not None and rule.notes:
+            rule.note(payload.data, source_id, principal)
         guest = payload.guest
         self.bytes += len(guest)
         if cause is None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from astrid_host.topics import KERNEL_TOPICS
+from astrid_host.topics import FAILED_TOPICS, SETTLED_TOPICS
 
-FAILED = f"{KERNEL_TOPICS}failed."
-SETTLED = f"{KERNEL_TOPICS}settled."
+FAILED, SETTLED = FAILED_TOPICS, SETTLED_TOPICS
 DETAIL_CHARACTERS = 4096
 
 

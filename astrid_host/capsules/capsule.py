@@ -23,7 +23,9 @@ class Capsule:
 
     `state` is `ready` when it takes part, `failed` when it could not be loaded or its run loop ended badly (`error` says
     why), `shadowed` when it stepped aside for another, `unloaded` when it was taken out, or replaced by a newer version.
-    `inactive` names the topics of rows that another capsule keeps.
+    `inactive` names the topics of rows that another capsule keeps. `trusted` says that it came with the host or that the operator
+    allowed it what it asks for, `roles` in which its word counts, and `owned` the topics that it answers for: its own rows of
+    exactly that name.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.
@@ -47,6 +49,9 @@ class Capsule:
         self.owner = owner
         self.state: State = "loading"
         self.error: str | None = None
+        self.trusted = bundled
+        self.roles: frozenset[str] = frozenset()
+        self.owned: frozenset[str] = frozenset()
         self.aside_for = ""  # while it is shadowed, the id of the capsule that it steps aside for
         self.problems: Sequence[Problem] = ()
         self.inactive: list[str] = []

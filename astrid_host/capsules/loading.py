@@ -20,6 +20,7 @@ from astrid_host.capsules.denials import Denials
 from astrid_host.dispatch import Dispatcher, Handler
 from astrid_host.engine import Engine, Instances, Linker, Module, Pool, Prelinked
 from astrid_host.errors import LoadError, ModuleRefused
+from astrid_host.gates import Rules
 from astrid_host.manifest import Manifest, read_meta
 from astrid_host.payloads import source_id
 from astrid_host.syscalls.ipc import Publisher
@@ -47,6 +48,7 @@ class Loader:
         linker: links to the host's functions.
         bus: where the capsule publishes.
         dispatcher: knows whether handlers have room.
+        rules: the contract of each topic.
         instances: the host's count of instances.
         refused: hears of each publish that is refused to a guest.
         known: hears of each capsule's manifest before any of its guests runs.
@@ -59,6 +61,7 @@ class Loader:
         linker: Linker,
         bus: Bus,
         dispatcher: Dispatcher,
+        rules: Rules,
         instances: Instances,
         refused: Callable[[Call, str, str, str], None] = lambda *_: None,
         known: Callable[[str, Manifest], None] = lambda *_: None,
@@ -69,6 +72,7 @@ class Loader:
         self._linker = linker
         self._bus = bus
         self._dispatcher = dispatcher
+        self._rules = rules
         self._instances = instances
         self._refused = refused
         self._known = known
@@ -99,7 +103,9 @@ class Loader:
         except BaseException:
             linked.close()
             raise
-        publisher = Publisher(capsule.id, capsule.source_id, manifest, self._bus, self._dispatcher, self._refused)
+        publisher = Publisher(
+            capsule.id, capsule.source_id, manifest, self._bus, self._rules, self._dispatcher, self._refused
+        )
         pool = Pool(linked, manifest.limits.memory_bytes, self._instances)
         capsule.built(linked, pool, publisher)
         return run

@@ -27,6 +27,7 @@ from astrid_host.capsules.making import make_instance
 from astrid_host.capsules.runloops import READY_S, RunLoops
 from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import AstridError
+from astrid_host.gates import Contracts
 from astrid_host.manifest import Manifest
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class Registry:
         owner: the host's principal.
         accounts: where the use of principals is counted.
         bound_once: whether a pattern may be bound by one capsule only.
+        contracts: which roles there are.
+        trust: whether capsules that did not come with the host hold the roles that they want.
         lifecycle: runs install and upgrade hooks; None for a host that runs none.
     """
 
@@ -55,6 +58,8 @@ class Registry:
         owner: str,
         accounts: Accounts,
         bound_once: Callable[[str], bool],
+        contracts: Contracts,
+        trust: bool = False,
         lifecycle: Lifecycle | None = None,
     ) -> None:
         self.capsules: dict[str, Capsule] = {}
@@ -65,6 +70,8 @@ class Registry:
         self._owner = owner
         self.accounts = accounts
         self._bound_once = bound_once
+        self._contracts = contracts
+        self._trust = trust
         self._lifecycle = lifecycle
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
         self._set_aside: dict[str, Path] = {}  # bundled capsules by the name that a given one has, too
@@ -144,12 +151,21 @@ class Registry:
             if problem.severity == "warning":
                 log.warning("%s", problem)
         if found is not None:
-            capsule.described_by(found)
+            self.describe(capsule, found)
         if errors or found is None:
             error = manifests.ManifestError(errors)
             if strict:
                 raise error
             self._failed(capsule, error)
+
+    def describe(self, capsule: Capsule, manifest: Manifest) -> None:
+        """Its manifest was read: what it may do, and in which roles its word counts."""
+        capsule.described_by(manifest)
+        if capsule.bundled:
+            capsule.roles = self._contracts.roles_of(capsule.id)
+        else:
+            capsule.trusted = self._trust
+            capsule.roles = frozenset(self._contracts.wanted(manifest)) if capsule.trusted else frozenset()
 
     def _shadow(self, capsule: Capsule) -> None:
         """A bundled capsule steps aside when a given one takes its place."""
@@ -236,6 +252,8 @@ class Registry:
     async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> bool:
         try:
             await self._run_hook(capsule)
+            if run is not ExportKind.STUB:
+                self.own_as_run_loop(capsule)
             if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
                 self.warn_of_dead_rows(capsule)
             else:
@@ -281,8 +299,19 @@ class Registry:
             else:
                 capsule.take_over(old)
                 capsule.handlers = self._dispatcher.replace(capsule, old.handlers, wanted)
+            capsule.owned = frozenset(row.pattern for row in wanted if not row.guard)
             capsule.state = "ready"
         capsule.is_ready.set()
+
+    def own_as_run_loop(self, capsule: Capsule) -> None:
+        """It answers for the topics of its rows itself, until it is known to have handlers: for those that no other capsule has a
+        handler for."""
+        rows = {row.pattern for row in capsule.manifest.subscribe if "*" not in row.pattern.split(".")}
+        others = [c for c in self.capsules.values() if c.id != capsule.id and c.state in ("loading", "ready")]
+        for other in others:
+            rows.difference_update(row.pattern for row in other.manifest.handlers)
+            rows.difference_update(topic for topic in other.owned if self._bound_once(topic))
+        capsule.owned = frozenset(rows)
 
     def unbind(self, capsule: Capsule) -> None:
         """Let no event come to it any more; rows of others that stepped aside for its own are active from now on."""
@@ -305,6 +334,7 @@ class Registry:
             with self._bus.lock:
                 self._dispatcher.add(added)
                 other.handlers = [*other.handlers, *added]
+                other.owned = other.owned.union(row.pattern for row in added if not row.guard)
             freed -= rows
 
     def _keeps(self, capsule: Capsule, pattern: str) -> bool:

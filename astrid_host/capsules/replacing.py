@@ -186,7 +186,7 @@ class Replacing:
             log.warning("%s", problem)
         new = Capsule(old.id, Path(old.folder), old.bundled, old.owner, old.accounts)
         new.problems = problems
-        new.described_by(found)
+        self._registry.describe(new, found)
         return new
 
     async def _take_over(self, old: Capsule, new: Capsule, kind: ExportKind) -> None:
@@ -196,6 +196,8 @@ class Replacing:
         registry.capsules[new.id] = new
         if looped:  # what the next one keeps may go by the same names
             self._gone(old)
+        if kind is not ExportKind.STUB:
+            registry.own_as_run_loop(new)
         loops = kind is not ExportKind.STUB and not await self._run_loops.begin(new)
         why = await self._run_loops.begun_well(new) if loops else ""
         if why and state == "ready":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from astrid_host.payloads.envelope import NIL_SOURCE, IpcMessage, decode_frame, encode_frame, source_id
 from astrid_host.payloads.kinds import ToolCallResult, ToolCancelRequest, ToolExecuteRequest, ToolExecuteResult
-from astrid_host.payloads.parsing import DEPTH, PAYLOAD_BYTES, Payload, RawJson, from_value, parse, written
+from astrid_host.payloads.parsing import DEPTH, PAYLOAD_BYTES, Payload, RawJson, canonical, from_value, parse, written
 
 __all__ = [
     "DEPTH",
@@ -23,6 +23,7 @@ __all__ = [
     "ToolCancelRequest",
     "ToolExecuteRequest",
     "ToolExecuteResult",
+    "canonical",
     "decode_frame",
     "encode_frame",
     "from_value",

@@ -102,6 +102,14 @@ def _tagged(tag: str, value: dict[str, Any], text: str) -> Payload | None:
     return None
 
 
+def canonical(payload: Payload) -> Payload:
+    """The payload with what a guest receives written from what was read: a key that stood twice is there once, so that whoever
+    checked a value and whoever receives it see the same one. A typed payload is written anew already."""
+    if isinstance(payload.data, dict) and not isinstance(payload.data, RawJson):
+        return Payload(_encode(payload.data), payload.data)
+    return payload
+
+
 def check_depth(text: str) -> None:
     """Refuse what nests deeper than `DEPTH`, without recursion, in a time that grows with the length only.
 

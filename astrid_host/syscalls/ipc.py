@@ -1,9 +1,9 @@
 """astrid:ipc: what guests publish, and what they subscribe to.
 
 Every publish of a guest passes the same checks in the same order: the topic's form, the capsule's `[publish]` rows, size, JSON,
-room, depth, and last the rate, so that what is refused for another reason costs nothing. A refusal is a typed error to the
-guest, and is kept on its call for the failure reports. A subscription made while handling an event receives only that event's
-principal; one of a run loop receives everybody's.
+room, depth, the topic's contract, and last the rate, so that what is refused for another reason costs nothing. A refusal is a
+typed error to the guest, and is kept on its call for the failure reports. A subscription made while handling an event receives
+only that event's principal; one of a run loop receives everybody's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -22,8 +22,9 @@ from astrid_host.calls import Call, Refusal, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
 from astrid_host.gates import PublishGate, SubscribeGate
+from astrid_host.gates.contracts import Rule
 from astrid_host.manifest import Manifest
-from astrid_host.payloads import PAYLOAD_BYTES, parse
+from astrid_host.payloads import PAYLOAD_BYTES, canonical, parse
 from astrid_host.syscalls.interface import Interface, syscall
 from astrid_host.topics import KERNEL_TOPICS, acl_allows
 
@@ -59,6 +60,7 @@ class Publisher:
         source_id: the UUID that stands on what it publishes.
         manifest: whose `[publish]` rows count.
         bus: where it publishes.
+        rules: the contract of each topic.
         room: whether handlers' queues have room.
         refused: hears of each refusal: the call, the host function, the topic, and the error's case.
     """
@@ -69,6 +71,7 @@ class Publisher:
         source_id: str,
         manifest: Manifest,
         bus: Bus,
+        rules: Mapping[str, Rule | None],
         room: Room,
         refused: Callable[[Call, str, str, str], None] = lambda *_: None,
     ) -> None:
@@ -77,6 +80,7 @@ class Publisher:
         self.gate = PublishGate(manifest)
         self._settling = tuple(pattern for pattern, row in manifest.publish.items() if row.settle)
         self._bus = bus
+        self._rules = rules
         self._room = room
         self._refused = refused
 
@@ -100,11 +104,16 @@ class Publisher:
         except PayloadError as error:
             self.refuse(call, topic, "invalid-input", str(error))
         bus, room, cause = self._bus, self._room, call.message
+        rule = self._rules[topic]
+        if rule is not None and rule.reads:
+            payload = canonical(payload)
         with bus.lock:
             if room.crowded and (why := room.refuses(call, topic, principal)):
                 self.refuse(call, topic, "backpressure", why, "queue-full")
             if cause is not None and cause.depth >= LOOP_DEPTH and (why := endless(cause)):
                 self.refuse(call, topic, "quota", why, "loop")
+            if rule is not None and (why := rule.refuses(call.capsule, self.source_id, payload.data, principal)):
+                self.refuse(call, topic, "capability-denied", why)
             if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
                 detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
                 self.refuse(call, topic, "rate-limited", detail)

@@ -18,6 +18,11 @@ def capsules_folder() -> Path:
     return _folder("capsules")
 
 
+def contracts_file() -> Path:
+    """The topic contracts, beside these capsules."""
+    return capsules_folder() / "contracts.toml"
+
+
 def _folder(name: str) -> Path:
     installed = _PACKAGE / "_bundled" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -166,6 +166,7 @@ class Registry:
         else:
             capsule.trusted = self._trust
             capsule.roles = frozenset(self._contracts.wanted(manifest)) if capsule.trusted else frozenset()
+            capsule.unheard = self._contracts.unheard(manifest, capsule.roles)
 
     def _shadow(self, capsule: Capsule) -> None:
         """A bundled capsule steps aside when a given one takes its place."""

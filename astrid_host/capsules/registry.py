@@ -305,7 +305,7 @@ class Registry:
             else:
                 capsule.take_over(old)
                 capsule.handlers = self._dispatcher.replace(capsule, old.handlers, wanted)
-            capsule.owned = frozenset(row.pattern for row in wanted if not row.guard)
+            capsule.owns(frozenset(row.pattern for row in wanted if not row.guard))
             capsule.state = "ready"
         capsule.is_ready.set()
 
@@ -317,7 +317,8 @@ class Registry:
         for other in others:
             rows.difference_update(row.pattern for row in other.manifest.handlers)
             rows.difference_update(topic for topic in other.owned if self._bound_once(topic))
-        capsule.owned = frozenset(rows)
+        with self._bus.lock:
+            capsule.owns(frozenset(rows))
 
     def unbind(self, capsule: Capsule) -> None:
         """Let no event come to it any more; rows of others that stepped aside for its own are active from now on."""
@@ -340,7 +341,7 @@ class Registry:
             with self._bus.lock:
                 self._dispatcher.add(added)
                 other.handlers = [*other.handlers, *added]
-                other.owned = other.owned.union(row.pattern for row in added if not row.guard)
+                other.owns(other.owned.union(row.pattern for row in added if not row.guard))
             freed -= rows
 
     def _keeps(self, capsule: Capsule, pattern: str) -> bool:

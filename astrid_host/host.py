@@ -332,7 +332,7 @@ async def open_host(
                 functions.offer_to(imports)
                 await registry.load(places, capsules_folder(), strict)
                 _tell_unknown(config or {}, registry)
-                tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
+                tools = Tools(bus, turns, dispatcher, registry, rules.exchanges, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
                 replacing = Replacing(
                     registry, bus, run_loops, turns, nursery, gone, announcing.change, announcing.seen

@@ -224,10 +224,12 @@ class Instance:
         """What the function returned, lifted; the guest is told that it may free it."""
         entry = activation.entry
         export = self._exports[entry.name]
+        self.look()
         if export.result is None:
+            if export.post_at is not None:
+                self._enter(activation, export.post_at, entry.post)
             return None
         flat = export.result.value
-        self.look()
         value = entry.code.lift_result(self, flat)
         if export.post_at is not None:
             self._enter(activation, export.post_at, entry.post, flat)

@@ -109,13 +109,13 @@ def hidden_from(workspace: str, own: Sequence[Path], trusted: Sequence[Path] = (
 
 def _kept(trusted: Iterable[Path], workspace: str, hidden: Sequence[str]) -> tuple[str, ...]:
     """Those of the trusted places that lie in the workspace, each but once, without those that are hidden anyway."""
-    found: list[str] = []
+    real = {place: os.path.realpath(place) for place in trusted}
+    seen = [path for path in dict.fromkeys(real.values()) if below(path, workspace) and os.path.exists(path)]
+    seen = [path for path in seen if not any(within(path, folder) for folder in hidden)]
+    kept = tuple(path for path in seen if not any(below(path, other) for other in seen))
     for place in trusted:
-        _check_links(place, workspace)
-        path = os.path.realpath(place)
-        if below(path, workspace) and os.path.exists(path) and not any(within(path, folder) for folder in hidden):
-            found.append(path)
-    return tuple(path for path in dict.fromkeys(found) if not any(below(path, other) for other in found))
+        _check_links(place, workspace, kept)
+    return kept
 
 
 def own_homes() -> tuple[str, ...]:
@@ -168,9 +168,9 @@ def _is_coverable(home: str) -> bool:
     return os.path.isdir(home)
 
 
-def _check_links(folder: Path, workspace: str) -> None:
+def _check_links(folder: Path, workspace: str, kept: Sequence[str] = ()) -> None:
     for link in links_of(folder):
-        if below(link, workspace):
+        if below(link, workspace) and not any(within(link, place) for place in kept):
             raise HostError(
                 "unknown",
                 "no process can be started",

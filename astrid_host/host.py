@@ -38,6 +38,7 @@ from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
+from astrid_host.stores.redaction import redacted_logs
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
@@ -278,6 +279,7 @@ async def open_host(
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
+        stack.enter_context(redacted_logs(stores.secrets.redactor))
         usual = Path(platformdirs.user_data_dir(APPLICATION))  # the state of hosts that are given no folder of their own
         trusted = (*own_program(Path(workspace)), *trusted_in(places, Path(workspace)), usual)
         hidden = (cache, usual) if usual.is_dir() else (cache,)
@@ -287,6 +289,7 @@ async def open_host(
         contracts = Contracts.read(capsules_folder() / CONTRACTS)
         rules = Rules(contracts)
         bus = Bus(rules=rules)
+        bus.redacted = stores.secrets.redactor.whole
         async with _nursery() as nursery:
             turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
             instances, accounts = Instances(), Accounts()

@@ -280,7 +280,9 @@ async def open_host(
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
         stack.enter_context(redacted_logs(stores.secrets.redactor))
-        usual = Path(platformdirs.user_data_dir(APPLICATION))  # the state of hosts that are given no folder of their own
+        usual = Path(
+            platformdirs.user_data_dir(APPLICATION)
+        )  # the state of hosts that are given no folder of their own
         trusted = (*own_program(Path(workspace)), *trusted_in(places, Path(workspace)), usual)
         hidden = (cache, usual) if usual.is_dir() else (cache,)
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, hidden, trusted)))

@@ -18,6 +18,7 @@ from astrid_host.cli.terminal import harmless, printable
 if TYPE_CHECKING:
     from astrid_host.payloads.kinds import ApprovalRequired
 
+__all__ = ["JsonScreen", "TextScreen", "harmless", "shortened"]
 DECISIONS = {
     "approve": "approved",
     "approve_session": "approved for this session",

@@ -1,7 +1,7 @@
 """What reaches a terminal: text, and no sign that could style, move or clear it, hide what stands there, or fill its clipboard.
 
-`guard` puts a `Terminal` in the place of stdout and stderr where these are terminals, so that all that is written there passes one
-place: results, events, log lines, names that manifests give, errors. What is piped or redirected stays as it is. Each sign is
+`guard` puts a `Terminal` in the place of stdout and stderr where these are terminals, so that all that is written there passes
+one place: results, events, log lines, names that manifests give, errors. What is piped or redirected stays as it is. Each sign is
 looked at by itself, so it makes no difference how a text is cut. Colours of the host's own are written with `styled`.
 """
 

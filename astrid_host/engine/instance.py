@@ -263,7 +263,8 @@ class Instance:
             Trap: the allocator trapped, or did not return.
         """
         activation = here.activation
-        assert activation is not None, "memory is allocated on behalf of a call"
+        if activation is None:
+            raise RuntimeError("memory is allocated on behalf of a call alone")
         if self._realloc_at and self._inner_buffer is None:  # `_enter`, written out: it runs twice a call
             activation.nested = 1
             REALLOC.pack_raw(self._raw, 0, 0, 0, align, size)

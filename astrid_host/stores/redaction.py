@@ -1,8 +1,9 @@
 """Taking secrets out of texts: of all that the host logs, reports, asks people about and keeps in the audit.
 
-A secret is found as it is, in the forms in which it is sent (percent-encoded, quoted for JSON or a shell, in base64, in hexadecimal),
-line by line where it has several, and broken by spaces and line ends. Each of a text's words that has an escape in it is decoded and
-looked at as well. A secret that a guest takes apart otherwise, or logs in several lines of its own, is not found.
+A secret is found as it is, in the forms in which it is sent (percent-encoded, quoted for JSON or a shell, in base64, in
+hexadecimal), line by line where it has several, and broken by spaces and line ends. Each of a text's words that has an escape in
+it is decoded and looked at as well. A secret that a guest takes apart otherwise, or logs in several lines of its own, is not
+found.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Redactor:
             values: the secrets.
         """
         secrets = {value for value in values if len(value) >= SHORTEST}
-        secrets |= {line.strip() for value in secrets for line in value.splitlines() if len(line.strip()) >= 2 * SHORTEST}
+        secrets |= {
+            line.strip() for value in secrets for line in value.splitlines() if len(line.strip()) >= 2 * SHORTEST
+        }
         needles = {form for value in secrets for form in _forms(value) if form}
         self._needles = tuple(sorted(needles, key=len, reverse=True))
         self._plain = tuple(sorted(secrets, key=len, reverse=True))

@@ -226,7 +226,8 @@ class SecretStore:
 
     @property
     def _path(self) -> Path:
-        assert self._folder is not None, "secrets in memory have no file"
+        if self._folder is None:
+            raise RuntimeError("secrets in memory have no file")
         return self._folder / FILE
 
     def _stamp_now(self) -> Stamp:

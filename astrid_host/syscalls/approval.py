@@ -172,7 +172,10 @@ class Approval(Interface):
     async def _ask(self, call: Asking, asked: Asked) -> str:
         request_id = str(uuid.uuid4())
         question = ApprovalRequired(
-            request_id, self._redacted(asked.action), self._redacted(asked.resource), f"Capsule '{asked.capsule}' requests approval"
+            request_id,
+            self._redacted(asked.action),
+            self._redacted(asked.resource),
+            f"Capsule '{asked.capsule}' requests approval",
         )
 
         def read(data: object) -> str | None:

@@ -6,7 +6,8 @@
 
 `.` segments and doubled slashes are dropped; `..` is refused. (Astrid, fs: paths.) A workspace may contain the folders in
 which the host keeps its own files: they are no part of `cwd://`. What the host itself runs or trusts, its program and its
-capsules, may lie there too: it is read as all else, and never written to or moved. What goes wrong is a `HostError` with a case of astrid:fs.
+capsules, may lie there too: it is read as all else, and never written to or moved.
+What goes wrong is a `HostError` with a case of astrid:fs.
 """
 
 from __future__ import annotations

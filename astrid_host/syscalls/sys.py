@@ -228,7 +228,9 @@ class CapsuleLog:
         self._lines += 1
         self._characters += min(len(message), LOG_CHARACTERS)
         if self._lines <= LOG_LINES_PER_S and self._characters <= LOG_CHARACTERS_PER_S:
-            logger.log(level, "%s", in_one_line(self._redacted(message[: 2 * LOG_CHARACTERS])), extra={"principal": principal})
+            logger.log(
+                level, "%s", in_one_line(self._redacted(message[: 2 * LOG_CHARACTERS])), extra={"principal": principal}
+            )
             return
         if not self._dropped:
             text = "it logs more than %d lines or %d characters a second: the rest of this second's is dropped"

@@ -107,7 +107,9 @@ def test_nothing_is_added_to_it(guest: FsGuest, work: Path, path: str) -> None:
     assert not (work / path).exists()
 
 
-@pytest.mark.parametrize("path", ["project", "project/.venv", "project/.venv/lib", "project/capsules", "project/start.py"])
+@pytest.mark.parametrize(
+    "path", ["project", "project/.venv", "project/.venv/lib", "project/capsules", "project/start.py"]
+)
 def test_neither_it_nor_what_it_lies_in_is_moved_or_removed(guest: FsGuest, work: Path, path: str) -> None:
     assert guest.refused("fs-rename", path, "moved") == "access"
     assert guest.refused("fs-remove-dir-all", path) in ("access", "not-directory")
@@ -194,7 +196,7 @@ ATTACKS = [
     "mv project/.venv x; mv project/capsules y; mv project/start.py z",
     f"ln {PLUGIN} twin && echo evil > twin",
     f"chmod 777 {PLUGIN}; chmod -R a+w project; echo evil > {PLUGIN}",
-    f"python3 -c 'import os; os.rename(\"free\", \"project\")'; python3 -c 'import os; os.truncate(\"{PLUGIN}\", 0)'",
+    f'python3 -c \'import os; os.rename("free", "project")\'; python3 -c \'import os; os.truncate("{PLUGIN}", 0)\'',
     f"cp --remove-destination free/x.txt {MANIFEST}; ln -sf /etc/passwd {MANIFEST}",
     f"mount -o remount,rw project/.venv; umount project/.venv; echo evil > {PLUGIN}",
     f"unshare -rm sh -c 'umount -l project/.venv; mount -o remount,rw,bind project/.venv; echo evil > {PLUGIN}'",
@@ -231,7 +233,7 @@ def test_no_child_starts_where_a_link_of_the_workspace_leads_to_it(work: Path, t
 def test_the_program_is_its_environment_its_package_and_what_comes_with_it(tmp_path: Path) -> None:
     own = [path.resolve() for path in own_program(tmp_path)]
     package = Path(astrid_host.__file__).resolve().parent
-    for place in (sys.prefix, sys.base_prefix, sys.executable, package, *filter(None, sys.path)):
+    for place in (sys.prefix, sys.base_prefix, sys.executable, str(package), *[one for one in sys.path if one]):
         assert Path(place).resolve() in own
 
 
@@ -307,6 +309,7 @@ async def test_without_the_sandbox_it_is_said_what_is_not_held(
     work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from processes import Processes  # noqa: F401 - the shape of a tracker in tests
+
     roots, bus = Roots(work, tmp_path / "state", (), [work / name for name in TRUSTED]), Bus()
     async with trio.open_nursery() as nursery:
         tell = trio.lowlevel.current_trio_token().run_sync_soon

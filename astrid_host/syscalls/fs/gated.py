@@ -74,7 +74,8 @@ class Gated(Interface):
         Raises:
             HostError: `invalid-path` or `boundary-escape` for a path that is malformed or has a `..`,
                 `capability-denied` without rows that cover it, `access` for writing to what a home only shows and to
-                what the host itself runs or trusts, and what the walk finds: `not-found`, `not-directory`, `boundary-escape` for a link that leads out.
+                what the host itself runs or trusts, and what the walk finds: `not-found`, `not-directory`,
+                `boundary-escape` for a link that leads out.
         """
         named = place(path)
         check = _checks(call.capsule.manifest, rights, named)

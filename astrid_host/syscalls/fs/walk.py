@@ -77,7 +77,8 @@ def walk(
     Raises:
         Stopped: the system's answer: `not-found`, `not-directory`, `access` and so on.
         HostError: `boundary-escape` for a link that leads out of the root and for a folder that the root hides,
-            `access` for what the root keeps, when it is to be changed, `invalid-path` for more than 40 links or 2,000 folders on the way, and what `reach` and `make` raise.
+            `access` for what the root keeps, when it is to be changed, `invalid-path` for more than 40 links or 2,000
+            folders on the way, and what `reach` and `make` raise.
         Elsewhere: the path, links followed, leads to a place of `elsewhere` or below it.
     """
     return _Walk(root, make, elsewhere, writes).go(list(segments), reach)

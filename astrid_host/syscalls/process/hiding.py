@@ -174,8 +174,8 @@ def _check_links(folder: Path, workspace: str, kept: Sequence[str] = ()) -> None
             raise HostError(
                 "unknown",
                 "no process can be started",
-                detail=f"{folder}, which the host itself uses, is reached through the link {link}, which is in the workspace: put "
-                "what it leads to in its place, or give a workspace that does not hold it",
+                detail=f"{folder}, which the host itself uses, is reached through the link {link}, which is in the workspace: "
+                "put what it leads to in its place, or give a workspace that does not hold it",
             )
 
 

@@ -44,10 +44,11 @@ def main(control: int, request: dict[str, Any]) -> None:
 
     Args:
         control: the socket to the host.
-        request: `programs`, the files that the command may stand for; `argv` and `env` as bytes; `cwd` with the `(device, inode)` that have to be there; `pipes`, the descriptors
-            that become standard input (or None), output and error; `limits` as (resource, soft, hard); `pids`, how many
-            processes there may be, or None; `fixed`, paths at which files have been put; `files` as (variable, content),
-            to be written below `folder`; `adopt`, whether it is not in a sandbox, and orphans have to be asked for.
+        request: `programs`, the files that the command may stand for; `argv` and `env` as bytes; `cwd` with the
+            `(device, inode)` that have to be there; `pipes`, the descriptors that become standard input (or None), output and
+            error; `limits` as (resource, soft, hard); `pids`, how many processes there may be, or None; `fixed`, paths at
+            which files have been put; `files` as (variable, content), to be written below `folder`; `adopt`, whether it is
+            not in a sandbox, and orphans have to be asked for.
     """
     wake = _wake_pipe()
     socket = _socket.socket(fileno=control)

@@ -49,7 +49,8 @@ _INSTALL = "install bubblewrap (Debian: apt install bubblewrap)"
 _PLAIN = "commands run as ordinary processes, which may do all that the host's user may"
 _ROOT = "; that user is root, as whom no capsules should run that are not trusted, unless in the sandbox"
 _REMAINS_ORDINARY = (
-    "the host is root: commands have another id, but what they write in the workspace is root's, and they change what is root's there"
+    "the host is root: commands have another id, but what they write in the workspace is root's, and they change what is root's "
+    "there"
 )
 _REMAINS_ROOT = (
     "the host is root, and so are its commands, because the kernel gives them no other id: they have no privileges and change "

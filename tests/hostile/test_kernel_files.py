@@ -123,7 +123,9 @@ async def test_a_command_is_not_looked_up_where_guests_write(
         assert ended.stdout == "true"
 
 
-@pytest.mark.parametrize("command", ["git ", "git /../../bin/sh", "/bin/sh", "./git", "git/../sh", "../git", "git\0", ""])
+@pytest.mark.parametrize(
+    "command", ["git ", "git /../../bin/sh", "/bin/sh", "./git", "git/../sh", "../git", "git\0", ""]
+)
 @pytest.mark.parametrize("sandboxed", [False, pytest.param(True, marks=NEEDS_SANDBOX)])
 async def test_a_row_of_one_command_starts_no_other(command: str, sandboxed: bool, tmp_path: Path) -> None:
     async with processes(tmp_path, sandboxed) as at:

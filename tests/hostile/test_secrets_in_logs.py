@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,7 +33,7 @@ class Lines(logging.Handler):
 
 
 @pytest.fixture
-def lines() -> Lines:
+def lines() -> Iterator[Lines]:
     made = Lines()
     logger = logging.getLogger("astrid_host")
     level = logger.level

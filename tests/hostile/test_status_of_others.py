@@ -21,7 +21,9 @@ async def told(host: Host, principal: str) -> Any:
 
 
 @pytest.mark.parametrize("principal", ["mallory", "default"])
-@pytest.mark.parametrize("method", ["GetStatus", "ListCapsules", "GetCommands", "GetCapsuleMetadata", "GetAgentReadiness"])
+@pytest.mark.parametrize(
+    "method", ["GetStatus", "ListCapsules", "GetCommands", "GetCapsuleMetadata", "GetAgentReadiness"]
+)
 @pytest.mark.parametrize("uplink", [False, True])
 async def test_a_guest_is_told_of_its_own_principal_alone(
     method: str, principal: str, uplink: bool, tmp_path: Path

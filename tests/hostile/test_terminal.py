@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -16,9 +17,13 @@ from guests_in_wat import Guest, capsule
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astrid_host.cli.terminal import _escaped, _is_harmless
+
 LOG = '(import "astrid:sys/host@1.0.0" "log" (func $log (param i32 i32 i32)))'
 # OSC 0 and 52 and 8, clearing, C1 forms of CSI and OSC, DEL, a return, direction overrides, an invisible tag.
-ATTACKS = "\x1b]0;OWNED\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1b]8;;http://e\x1b\\\x9b2J\x9d0;x\x9c\x7f\r\u202e\u2066\U000e0041"
+ATTACKS = (
+    "\x1b]0;OWNED\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1b]8;;http://e\x1b\\\x9b2J\x9d0;x\x9c\x7f\r\u202e\u2066\U000e0041"
+)
 BAD = [sign.encode() for sign in ATTACKS if not sign.isprintable()]
 MAIN = "from astrid_host.cli import main; main()"
 
@@ -46,8 +51,6 @@ def at_a_terminal(code: str, *arguments: str, seconds: float = 30) -> bytes:
 
 
 def without_colours(written: bytes) -> bytes:
-    import re
-
     return re.sub(rb"\x1b\[[0-9;]*m", b"", written)
 
 
@@ -93,8 +96,6 @@ def test_what_is_piped_stays_as_it_is() -> None:
 
 @given(st.text())
 def test_what_is_escaped_is_printable(text: str) -> None:
-    from astrid_host.cli.terminal import _escaped, _is_harmless
-
     for sign in text:
         assert _is_harmless(sign) or _escaped(sign).isprintable()
 
@@ -112,7 +113,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     described = {"description": f"described {ATTACKS}"}
     tool = [{"name": "evil", "asks_approval": False, "description": ATTACKS}]
-    capsule(place / "capsules", "evil", guest, {"tool.v1.execute.evil": "x"}, ["evil.said"], package=described, tool=tool)
+    rows = {"tool.v1.execute.evil": "x", "tool.v1.request.execute": "x"}
+    capsule(place / "capsules", "evil", guest, rows, ["evil.said"], package=described, tool=tool)
     return place
 
 
@@ -135,7 +137,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_command_lets_it_through(command: tuple[str, ...], place: Path) -> None:
     name, *more = command
     state = ["--state-dir", str(place / "state")]
-    boot = ["--capsules", str(place / "capsules"), "--workspace", str(place / "work")]
+    boot = ["--no-bundled", "--capsules", str(place / "capsules"), "--workspace", str(place / "work")]
     options = {"call": [*boot, *state], "tools": [*boot, *state], "audit": state, "publish": state, "config": []}
     if name == "check":
         more = [str(place / "capsules/evil")]

@@ -23,13 +23,14 @@ from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
 from astrid_host.bus import Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
-from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
+from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops, trusted_in
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
+from astrid_host.installation import own_program
 from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.kernel_methods import KernelMethods
 from astrid_host.listening import HostSubscription
@@ -37,6 +38,7 @@ from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
+from astrid_host.stores.redaction import redacted_logs
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
@@ -277,12 +279,19 @@ async def open_host(
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
-        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
+        stack.enter_context(redacted_logs(stores.secrets.redactor))
+        usual = Path(
+            platformdirs.user_data_dir(APPLICATION)
+        )  # the state of hosts that are given no folder of their own
+        trusted = (*own_program(Path(workspace)), *trusted_in(places, Path(workspace)), usual)
+        hidden = (cache, usual) if usual.is_dir() else (cache,)
+        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, hidden, trusted)))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(cache / "modules")
         contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
         bus = Bus(rules=rules)
+        bus.redacted = stores.secrets.redactor.whole
         async with _nursery() as nursery:
             turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
             instances, accounts = Instances(), Accounts()
@@ -334,9 +343,12 @@ async def open_host(
                 _tell_unknown(config or {}, registry)
                 tools = Tools(bus, turns, dispatcher, registry, rules.exchanges, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
-                replacing = Replacing(
-                    registry, bus, run_loops, turns, nursery, gone, announcing.change, announcing.seen
-                )
+
+                def changed() -> None:
+                    roots.trust(())  # a version that was put there is other files
+                    announcing.change()
+
+                replacing = Replacing(registry, bus, run_loops, turns, nursery, gone, changed, announcing.seen)
                 methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)

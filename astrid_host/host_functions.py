@@ -95,7 +95,7 @@ class HostFunctions:
         configuration.answer(SOCKET_PATH, self._doorways.told)
         if self._allow_local:
             try:
-                assert self._airlock, "made to read its rows"
+                _ = self._airlock  # made to read its rows
             except ValueError as error:
                 raise ValueError(f"allow_local: {error}") from None
 
@@ -174,7 +174,8 @@ class HostFunctions:
         return (Kv(self._stores.kv),)
 
     def _sys(self) -> Iterable[Interface]:
-        return (Sys(self._registry, self._configuration, lambda: self._registry.complete),)
+        complete, redacted = (lambda: self._registry.complete), self._stores.secrets.redactor.whole
+        return (Sys(self._registry, self._configuration, complete, redacted),)
 
     def _fs(self) -> Iterable[Interface]:
         from astrid_host.syscalls.fs import Fs, Views
@@ -204,7 +205,7 @@ class HostFunctions:
     def _approval(self) -> Iterable[Interface]:
         from astrid_host.syscalls.approval import Approval
 
-        workspace, redacted = str(self._workspace.resolve()), self._stores.secrets.redacted
+        workspace, redacted = str(self._workspace.resolve()), self._stores.secrets.redactor.whole
         return (Approval(self._questions, self._stores.approvals, workspace, self._policy, redacted=redacted),)
 
     def _elicit(self) -> Iterable[Interface]:

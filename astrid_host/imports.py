@@ -72,7 +72,8 @@ class HostImports:
     def known(self) -> Iterable[tuple[str, str]]:
         for module in self._packages.interfaces():
             interface = self._packages.interface(module)
-            assert isinstance(interface, WitInterface), "a listed interface can be read"
+            if not isinstance(interface, WitInterface):
+                raise TypeError(f"{module} is listed and is no interface")
             for name in interface.functions:
                 yield module, name
             for name, declared in interface.types.items():

@@ -157,8 +157,6 @@ def _lifting(signature: str, what: str, kinds: tuple[Type, ...], body: Callable[
         lifter = Lifter(source, kinds)
         with source.block("try"):
             value = body(source, lifter)
-            if lifter.takes and lifter.lends:
-                source.add(f"still_lent({what!r}, taken, lent)")
             source.add(f"return {value}")
         with source.block("except UnicodeDecodeError as error"):
             if lifter.takes:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import msgspec
 
 from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, CoreExport, CoreImport, Outline, read_outline, sections
+from astrid_host.abi.encodings import check_encodings
 from astrid_host.errors import ModuleRefused
 
 DEPTH, MODULES = 8, 1_000
@@ -57,13 +58,16 @@ def core_module(wasm: bytes) -> CoreModule:
         wasm: a file's content: a core module or a component, in binary form.
 
     Raises:
-        ModuleRefused: it is no WebAssembly, is malformed, or is a component without exactly one main module.
+        ModuleRefused: it is no WebAssembly, is malformed, passes strings in another encoding than UTF-8, or is a component
+            without exactly one main module.
     """
     if not wasm.startswith(MAGIC) or len(wasm) < 8:
         raise ModuleRefused(_not_wasm(wasm))
     version = wasm[4:8]
     if version == CORE:
-        return CoreModule(wasm, False, read_outline(wasm))
+        outline = read_outline(wasm)
+        check_encodings(wasm)
+        return CoreModule(wasm, False, outline)
     if version != COMPONENT:
         raise ModuleRefused(
             f"it is WebAssembly of version {version.hex(' ')}: expected a core module ({CORE.hex(' ')}) or a component "
@@ -76,6 +80,7 @@ def core_module(wasm: bytes) -> CoreModule:
         inner.append(CoreModule(module, True, read_outline(module)))
     found = [module for module in inner if _is_main(module)]
     if len(found) == 1:
+        check_encodings(wasm)
         return found[0]
     wanted = f"export 'memory' and '{ENTRIES[0]}' or '{ENTRIES[1]}'"
     if found:

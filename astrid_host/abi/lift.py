@@ -4,7 +4,7 @@ Everything that a guest gave is checked before it is used; what is wrong with it
 bytes are each at most as large as the guest's memory; what its lists cost the host together is bounded by a budget.
 
 Names in generated code: `guest`, `view` (its memory), `size` (of it, in bytes), `budget` (bytes that lists may still cost),
-`taken` and `lent` (what handles gave).
+`taken` (what was given away) and `lent` (the handles that are lent to this call).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Lifter:
         if isinstance(kind, Primitive):
             return self._primitive(kind, names.pop(0), path)
         if isinstance(kind, Own | Borrow):
-            return self._handle(kind, names.pop(0))
+            return self._handle(kind, names.pop(0), path)
         if isinstance(kind, Flags):
             return self._flags(kind, [names.pop(0) for _ in range(layout.flag_words(len(kind.flags)))])
         parts = parts_of(kind)
@@ -108,8 +108,10 @@ class Lifter:
         """Emit the check that a value of `kind` may be read or written at `base`."""
         self._check_place(base, str(layout.size(kind)), alignment(kind), path)
 
-    def _check_place(self, base: str, length: str, align: int, path: str) -> None:
+    def _check_place(self, base: str, length: str, align: int, path: str, bounded: bool = False) -> None:
         unless = f"{base} + {length} > size"
+        if bounded:
+            unless = f"{length} > MOST_BYTES or {unless}"
         if align > 1:
             unless = f"{base} & {align - 1} or {unless}"
         self.looks = True
@@ -122,7 +124,7 @@ class Lifter:
             name = reading.leaf(offset, layout.PRIMITIVES[kind.name][2])
             return self._primitive(kind, name, path) if kind.name in ("char", "f32", "f64") else name
         if isinstance(kind, Own | Borrow):
-            return self._handle(kind, reading.leaf(offset, "I"))
+            return self._handle(kind, reading.leaf(offset, "I"), path)
         if isinstance(kind, Flags):
             code = layout.UNSIGNED[min(layout.size(kind), 4)]
             words = range(layout.flag_words(len(kind.flags)))
@@ -160,12 +162,12 @@ class Lifter:
         source = self._source
         element = kind.element if isinstance(kind, ListOf) else None
         if element is None or element == Primitive("u8"):
-            self._check_place(at, count, 1, path)
+            self._check_place(at, count, 1, path, bounded=True)
             if source.loops:
                 self._spend(count, path)
             return source.bind(f"view[{at}:{at} + {count}].tobytes(){'.decode()' if element is None else ''}")
         length, align = layout.size(element), alignment(element)
-        self._check_place(at, f"{count} * {length}", align, path)
+        self._check_place(at, f"{count} * {length}", align, path, bounded=True)
         if not length:
             source.check(f"{count} > EMPTY_ELEMENTS", f"too_many({shown(path)}, {count})")
         self._spend(f"{count} * {host_cost(element)}", path)
@@ -189,13 +191,15 @@ class Lifter:
         self._source.add(f"budget -= {amount}")
         self._source.check("budget < 0", f"too_much({shown(path)})")
 
-    def _handle(self, kind: Own | Borrow, index: str) -> str:
+    def _handle(self, kind: Own | Borrow, index: str, path: str) -> str:
         source = self._source
         owned = isinstance(kind, Own)
         resource = source.constant(kind.resource, "RESOURCE")
+        if owned and self.lends:
+            source.check(f"{index} in lent", f"still_lent({shown(path)}, {index})")
         held = source.bind(f"guest.handles.{'take' if owned else 'get'}({resource}, {index})", "h")
         if self.takes:
-            source.add(f"{'taken' if owned else 'lent'}.append({held})")
+            source.add(f"taken.append({held})" if owned else f"lent.append({index})")
         return held
 
     def _flags(self, kind: Flags, words: list[str]) -> str:

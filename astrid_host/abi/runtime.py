@@ -15,7 +15,7 @@ __all__ = ["Err", "GuestFault", "Ok", "Some", "Variant"]
 NAN = math.nan
 # A list of empty elements takes no memory, so only this bounds it.
 EMPTY_ELEMENTS = 1 << 16
-# What is lowered in one piece: the canonical ABI's own bound for lists.
+# What is lifted or lowered in one piece: the canonical ABI's own bound for strings and lists.
 MOST_BYTES = (1 << 28) - 1
 # What the lists of one call may cost the host, in bytes: their elements are Python objects, and may overlap in the guest.
 HOST_BYTES = 128 << 20
@@ -27,7 +27,9 @@ HOST_BYTES_PER_GUEST_BYTE = 16
 def bad_place(what: str, at: int, length: int, alignment: int, size: int) -> NoReturn:
     if at % alignment:
         raise GuestFault(f"{what}: the address {at:#x} is not a multiple of {alignment}")
-    raise GuestFault(f"{what}: {length} bytes at {at:#x} are not in the guest's memory of {size} bytes")
+    if at + length > size:
+        raise GuestFault(f"{what}: {length} bytes at {at:#x} are not in the guest's memory of {size} bytes")
+    raise GuestFault(f"{what}: {length} bytes in one piece: a string or list has at most {MOST_BYTES}")
 
 
 def too_many(what: str, count: int) -> NoReturn:
@@ -57,10 +59,8 @@ def char(what: str, code: int) -> str:
     return chr(code)
 
 
-def still_lent(what: str, taken: list[Any], lent: list[Any]) -> None:
-    """What a call gives away it may not lend at the same time."""
-    if any(a is b for a in taken for b in lent):
-        raise GuestFault(f"{what}: a handle is given away while it is lent to the same call")
+def still_lent(what: str, index: int) -> NoReturn:
+    raise GuestFault(f"{what}: the handle {index} is given away while it is lent to the same call")
 
 
 def discard(reps: Iterable[Any]) -> None:

@@ -67,6 +67,7 @@ class Bus:
         failures: how many events were not handled well, by reason.
         kernel_refused: events of the kernel that full queues refused, by capsule.
         stopping: the host ends what is under way; that is not warned of.
+        redacted: takes secrets out of what is told of failures.
     """
 
     def __init__(self, sink: Sink | None = None, rules: Mapping[str, Rule | None] | None = None) -> None:
@@ -80,6 +81,7 @@ class Bus:
         self.bytes = 0
         self.failures: dict[str, int] = {}
         self.stopping = False
+        self.redacted: Callable[[str], str] = str
         self.kernel_refused = Losses("of the kernel were refused by full queues")
         self._observers: dict[str, list[Observer]] = {}
         self._prefix_observers: tuple[tuple[str, Observer], ...] = ()
@@ -171,6 +173,7 @@ class Bus:
         """
         of = event.topic if tried is None else tried
         # Of a quarantine one line is said when it begins, and what ends with the host is no news.
+        detail = shorten(self.redacted(failure.detail))  # what is cut first may leave half a secret
         quiet = self.stopping or failure.reason in ("no-handler", "quarantined")
         who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
         log.log(
@@ -179,7 +182,7 @@ class Bus:
             of,
             who,
             failure.reason,
-            shorten(failure.detail),
+            detail,
         )
         if event.topic.startswith(KERNEL_TOPICS):
             return
@@ -189,7 +192,7 @@ class Bus:
             return
         report = Report(
             failure.reason,
-            shorten(failure.detail),
+            detail,
             of,
             event.seq,
             event.principal,

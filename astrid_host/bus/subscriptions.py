@@ -166,7 +166,8 @@ class Subscription:
     def _give_up(self, kept: _Kept) -> None:
         """Drop the first event of a lane."""
         lane = kept.lane
-        assert lane.kept[0] is kept, "a lane gives up from its front"
+        if lane.kept[0] is not kept:
+            raise RuntimeError("a lane gives up from its front")
         lane.kept.popleft()
         kept.event = None
         if not lane.kept:

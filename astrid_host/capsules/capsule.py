@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from astrid_host.calls import Account, Accounts, Call
 from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
+from astrid_host.errors import LoadError
 from astrid_host.gates import SubscribeGate
 from astrid_host.manifest import Manifest, Problem
 from astrid_host.syscalls.ipc import Publisher
@@ -122,7 +123,8 @@ class Capsule:
 
     @property
     def manifest(self) -> Manifest:
-        assert self._manifest is not None, "its manifest could not be read"
+        if self._manifest is None:
+            raise LoadError(f"{self.id}: its manifest could not be read")
         return self._manifest
 
     @property

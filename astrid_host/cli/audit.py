@@ -77,7 +77,7 @@ def _verify(store: AuditStore, head: Head | None, as_json: bool) -> int:
     if as_json:
         _print_verification(found)
     else:
-        from astrid_host.cli.tables import printable
+        from astrid_host.cli.terminal import printable
 
         for fault in found.faults:
             sys.stdout.write(f"{fault.kind}: {printable(fault.text)}\n")
@@ -100,7 +100,7 @@ def _print_verification(found: Verification) -> None:
 
 def _print(rows: Iterable[AuditRow]) -> int:
     """A line each, as they are read: there may be millions. Control characters are shown, not obeyed. Returns how many."""
-    from astrid_host.cli.tables import printable
+    from astrid_host.cli.terminal import printable
 
     count = 0
     for row in rows:

@@ -13,7 +13,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, fail, told
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.abi import CoreExport, CoreImport, CoreModule, ExportKind

@@ -16,7 +16,8 @@ from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host, told
 from astrid_host.cli.provider import PROVIDER, provider_config
 from astrid_host.cli.state import state_folder
-from astrid_host.cli.tables import print_table, printable
+from astrid_host.cli.tables import print_table
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.host import Host

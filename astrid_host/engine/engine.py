@@ -120,4 +120,5 @@ def wat(text: str) -> bytes:
         raise ModuleRefused(f"not WebAssembly text: {error}") from None
 
 
-assert ctypes.sizeof(ctypes.c_void_p) == 8, "the engine needs a 64-bit platform"
+if ctypes.sizeof(ctypes.c_void_p) != 8:
+    raise ImportError("the engine needs a 64-bit platform")

@@ -224,10 +224,12 @@ class Instance:
         """What the function returned, lifted; the guest is told that it may free it."""
         entry = activation.entry
         export = self._exports[entry.name]
+        self.look()
         if export.result is None:
+            if export.post_at is not None:
+                self._enter(activation, export.post_at, entry.post)
             return None
         flat = export.result.value
-        self.look()
         value = entry.code.lift_result(self, flat)
         if export.post_at is not None:
             self._enter(activation, export.post_at, entry.post, flat)
@@ -261,7 +263,8 @@ class Instance:
             Trap: the allocator trapped, or did not return.
         """
         activation = here.activation
-        assert activation is not None, "memory is allocated on behalf of a call"
+        if activation is None:
+            raise RuntimeError("memory is allocated on behalf of a call alone")
         if self._realloc_at and self._inner_buffer is None:  # `_enter`, written out: it runs twice a call
             activation.nested = 1
             REALLOC.pack_raw(self._raw, 0, 0, 0, align, size)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import wasmtime
 
 from astrid_host.abi import DropCode, ImportCode, compile_drop, compile_import
-from astrid_host.engine import assemblyscript, native
+from astrid_host.engine import assemblyscript, failures, native
 from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Activation, Suspend, here
 from astrid_host.engine.instance import slots
 from astrid_host.engine.module import Module, Prelinked
@@ -175,7 +175,8 @@ class Linker:
             None,
             None,
         )
-        assert not error, f"{key} was defined twice"
+        if error:
+            raise RuntimeError(f"the import {key} cannot be defined: {failures.take_error(error).message}")
 
     def _unknown(self, key: tuple[str, str]) -> str:
         import difflib

@@ -88,5 +88,6 @@ NEW_ERROR = bind("wasmtime_error_new", VOID, TEXT)
 def address(wrapped: Any) -> int:
     """The address that a pointer of the library's own classes holds."""
     held = ctypes.cast(wrapped, VOID).value
-    assert held is not None, "a null pointer where the library promises none"
+    if held is None:
+        raise RuntimeError("the engine's library gave a null pointer where it promises none")
     return held

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from astrid_host.errors import StoreError
 from astrid_host.stores.database import Database, Parameters
 
 NAME_CHARACTERS = 256
@@ -128,7 +129,10 @@ class AuditStore:
             if after is None:  # another process has appended
                 with self._database.transaction():
                     after = self._insert(self._read_head(), texts)
-                    assert after is not None, "nobody else writes meanwhile"
+                if after is None:
+                    raise StoreError(
+                        "the audit was written to by something that does not lock it: start no second host there"
+                    )
             self._head = after
             return after.seq
 

@@ -95,7 +95,8 @@ class Auditing:
         if function.waits:
             return HostFunction(function.name, self._waiting(name, inner, target_of, function.announced), False)
         refusals_only = package in REFUSALS_ONLY
-        assert refusals_only or not function.suspends, f"{name} ends on its guest's stack, where no row can wait"
+        if function.suspends and not refusals_only:
+            raise RuntimeError(f"{name} ends on its guest's stack, where no row can wait")
         patience = self._patience if function.suspends or not refusals_only else None
         make = self._refusals if refusals_only else self._plain
         return HostFunction(function.name, make(name, inner, target_of, patience), patience is not None)

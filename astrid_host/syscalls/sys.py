@@ -104,16 +104,22 @@ class Sys(Interface):
         capsules: the loaded capsules.
         settings: what the operator set.
         complete: whether all capsules have been loaded, so that one that is not found is not there.
+        redacted: takes secrets out of what capsules log, before it is cut and escaped.
     """
 
     wit = ("astrid:sys/host@1.0.0",)
 
     def __init__(
-        self, capsules: Capsules, settings: Settings | None = None, complete: Callable[[], bool] = lambda: True
+        self,
+        capsules: Capsules,
+        settings: Settings | None = None,
+        complete: Callable[[], bool] = lambda: True,
+        redacted: Callable[[str], str] = str,
     ) -> None:
         self._capsules = capsules
         self._settings = settings or NoSettings()
         self._complete = complete
+        self._redacted = redacted
         self._logs: dict[str, CapsuleLog] = {}
 
     @syscall("get-config")
@@ -144,7 +150,7 @@ class Sys(Interface):
         capsule = call.capsule.id
         log = self._logs.get(capsule)
         if log is None:
-            log = self._logs[capsule] = CapsuleLog(capsule)
+            log = self._logs[capsule] = CapsuleLog(capsule, self._redacted)
         log.write(_LEVELS[level], message, call.principal)
 
     @syscall("signal-ready")
@@ -203,9 +209,10 @@ class CapsuleLog:
         capsule: its id.
     """
 
-    __slots__ = ("_characters", "_dropped", "_lines", "_logger", "_until")
+    __slots__ = ("_characters", "_dropped", "_lines", "_logger", "_redacted", "_until")
 
-    def __init__(self, capsule: str) -> None:
+    def __init__(self, capsule: str, redacted: Callable[[str], str] = str) -> None:
+        self._redacted = redacted
         self._logger = logging.getLogger(f"astrid_host.capsule.{capsule}")
         self._until = 0.0
         self._lines = self._characters = self._dropped = 0
@@ -221,7 +228,9 @@ class CapsuleLog:
         self._lines += 1
         self._characters += min(len(message), LOG_CHARACTERS)
         if self._lines <= LOG_LINES_PER_S and self._characters <= LOG_CHARACTERS_PER_S:
-            logger.log(level, "%s", in_one_line(message), extra={"principal": principal})
+            logger.log(
+                level, "%s", in_one_line(self._redacted(message[: 2 * LOG_CHARACTERS])), extra={"principal": principal}
+            )
             return
         if not self._dropped:
             text = "it logs more than %d lines or %d characters a second: the rest of this second's is dropped"

@@ -73,8 +73,9 @@ class Gated(Interface):
 
         Raises:
             HostError: `invalid-path` or `boundary-escape` for a path that is malformed or has a `..`,
-                `capability-denied` without rows that cover it, `access` for writing to what a home only shows, and
-                what the walk finds: `not-found`, `not-directory`, `boundary-escape` for a link that leads out.
+                `capability-denied` without rows that cover it, `access` for writing to what a home only shows and to
+                what the host itself runs or trusts, and what the walk finds: `not-found`, `not-directory`,
+                `boundary-escape` for a link that leads out.
         """
         named = place(path)
         check = _checks(call.capsule.manifest, rights, named)
@@ -90,7 +91,8 @@ class Gated(Interface):
         elsewhere = self._views.places if named.room == "home" else ()
         root = self._roots.root(named.room, call.principal, call.capsule.id)
         try:
-            return walk(root, named.segments, checked, make if parents else None, elsewhere)
+            writes = "fs_write" in rights
+            return walk(root, named.segments, checked, make if parents else None, elsewhere, writes)
         except Stopped as stopped:
             check(stopped.segments)
             raise HostError(stopped.case, stopped.payload, detail=stopped.detail) from stopped

@@ -126,7 +126,7 @@ class Writing(Gated):
 
         def removed(fd: int, name: str, at: Segments) -> int:
             self.keep(room, at, fd, name)
-            return remove_folder(fd, name, trio.from_thread.check_cancelled, self._roots.hidden)
+            return remove_folder(fd, name, trio.from_thread.check_cancelled, self._roots.hidden | self._roots.kept)
 
         return await self.aside(lambda: self.reach(call, path, WRITE, removed))
 

@@ -1,4 +1,4 @@
-"""The capsules of Astrid's community distribution, by their rows: trusted, every word of theirs counts, and what they ask for is named.
+"""The capsules of Astrid's community distribution, by their rows: trusted, every word counts, and what they ask for is named.
 
 The rows are those of its manifests. What a capsule says in the course of the conventions is listed beside them; each must be
 believed, once the operator trusts the capsule, and needs no role that its rows do not ask for.

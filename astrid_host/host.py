@@ -325,7 +325,9 @@ async def open_host(
                     capsules_folder(),
                     trust,
                     None if _in_memory(state_dir) else stores.trusted,
-                    "" if state_dir is None or _in_memory(state_dir) else f"--state-dir {quote(str(folder.absolute()))}",
+                    ""
+                    if state_dir is None or _in_memory(state_dir)
+                    else f"--state-dir {quote(str(folder.absolute()))}",
                 )
                 registry = Registry(
                     loader,

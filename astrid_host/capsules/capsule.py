@@ -27,7 +27,8 @@ class Capsule:
     `inactive` names the topics of rows that another capsule keeps. `trusted` says that it came with the host or that the operator
     allowed it what it asks for, `roles` in which its word counts, and `owned` the topics that it answers for: its own rows of
     exactly that name. `asks` is what it asks for beyond a plain tool, `storage_id` under which what it keeps is filed, and
-    `overlaid` whether what was configured for its name in this run is for it. `unheard` has the rows of `[publish]` that reach topics on which its word does not count, with why.
+    `overlaid` whether what was configured for its name in this run is for it. `unheard` has the rows of `[publish]` that
+    reach topics on which its word does not count, with why.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.

@@ -1,8 +1,8 @@
 """Consent: what a capsule that did not come with the host asks for is given only after the operator said so, once.
 
-A capsule counts as the host's own when its folder is one of those that came with the host, or when its manifest and module are an
-exact copy of one of these. Any other is *plain* when it asks for nothing that needs consent, and loads; else it is trusted, by the
-program that opened the host, by a record of exactly its bytes, or by the answer to a question, or it is refused. Names prove
+A capsule counts as the host's own when its folder is one of those that came with the host, or when its manifest and module are
+an exact copy of one of these. Any other is *plain* when it asks for nothing that needs consent, and loads; else it is trusted, by
+the program that opened the host, by a record of exactly its bytes, or by the answer to a question, or it is refused. Names prove
 nothing: paths and bytes do. What was judged is what is loaded: the bytes go on with the verdict.
 """
 
@@ -18,7 +18,7 @@ from typing import TypeAlias
 import msgspec
 import trio
 
-from astrid_host.capsules.discovery import MANIFEST
+from astrid_host.capsules.discovery import MANIFEST, find_folders
 from astrid_host.capsules.files import Files, ReadManifest, read_files, read_manifest
 from astrid_host.errors import LoadError
 from astrid_host.gates import Ask, Contracts, asks_of
@@ -94,6 +94,19 @@ class Verdict(msgspec.Struct, frozen=True):
     original: bool = False
     files: Files | None = None
     refused: TrustRequest | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A capsule that a host would load: where it is, what its manifest says, and under which what it keeps is filed."""
+
+    folder: Path
+    manifest: Manifest
+    storage_id: str
+
+    @property
+    def is_given(self) -> bool:
+        """It did not come with the host."""
+        return self.storage_id != self.manifest.package.name
 
 
 class Consent:
@@ -172,6 +185,51 @@ class Consent:
         """All that a capsule asks for."""
         return asks_of(manifest, bundled, self._contracts, self._bound_once)
 
+    def bundled_manifests(self) -> list[Manifest]:
+        """The manifests of all capsules that come with the host."""
+        found = [read_manifest(folder).manifest for folder in find_folders([self._bundled])]
+        return [manifest for manifest in found if manifest is not None]
+
+    def question(self, read: ReadManifest, manifest: Manifest, verdict: Verdict) -> tuple[TrustRequest, Files]:
+        """What there is to consent to, also where the capsule would load without, and the bytes that it is about.
+
+        Raises:
+            LoadError: what lies in the folder cannot be read.
+        """
+        files = verdict.files or read_files(read.folder, read.text, manifest)
+        if verdict.refused is not None:
+            return verdict.refused, files
+        name = manifest.package.name
+        record = self._records.find(read.folder, name) if self._records is not None else None
+        return TrustRequest(name, read.folder, verdict.asks, record, files.wasm_hash), files
+
+    def survey(self, places: Iterable[Path]) -> dict[str, Found]:
+        """The capsules that a host would load from these places, by name, without asking anybody. One that is not trusted is
+        there only where no other has its name.
+
+        Raises:
+            LoadError: a place does not exist.
+        """
+        folders = list(dict.fromkeys(folder.resolve() for folder in find_folders(places)))
+        reads = [read for folder in folders if (read := read_manifest(folder)).manifest is not None]
+        own = [(read, read.manifest) for read in reads if read.manifest and self.is_bundled(read.folder)]
+        bundled = [manifest for _read, manifest in own]
+        found: dict[str, Found] = {}
+        refused: dict[str, Found] = {}
+        for read in reads:
+            if read.manifest is None or self.is_bundled(read.folder):
+                continue
+            name = read.manifest.package.name
+            try:
+                verdict = self.judge(read, read.manifest, bundled)
+            except LoadError:  # there is no module yet
+                verdict = self._plain(read.folder, read.manifest, ())
+            kept = found if verdict.refused is None else refused
+            kept.setdefault(name, Found(read.folder, read.manifest, verdict.storage_id))
+        for read, manifest in own:
+            found.setdefault(manifest.package.name, Found(read.folder, manifest, manifest.package.name))
+        return {**refused, **found}
+
     def record(self, request: TrustRequest, files: Files) -> None:
         """Keep the operator's consent to exactly these files. It may wait for other processes."""
         assert self._records is not None, "there is a state folder"
@@ -187,6 +245,7 @@ class Consent:
         why = request.change or "it asks for what only your consent gives"
         return (
             f"{request.name} is not trusted: {why}: it {told}{more}. To look at it and allow it: {self.command(request.folder)}"
+            + ("" if self._records is not None else "; this host keeps no records: open_host(trust=[its folder])")
         )
 
     def command(self, folder: Path) -> str:

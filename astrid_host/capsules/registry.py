@@ -152,7 +152,9 @@ class Registry:
                 self.refused.append(capsule)
                 return
         if first is not None:
-            log.warning("two capsules are named %s: the one in %s failed, that in %s is used", name, first.folder, read.folder)
+            log.warning(
+                "two capsules are named %s: the one in %s failed, that in %s is used", name, first.folder, read.folder
+            )
         self._add(capsule, read, strict)
 
     async def judge(

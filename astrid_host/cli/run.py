@@ -144,11 +144,20 @@ def _served(host: Host, name: str, port: int) -> AbstractContextManager[str]:
 
 def show(host: Host) -> None:
     """On stdout, a table of what loaded, and why the rest did not."""
-    infos = host.capsules.values()
+    loaded = list(host.capsules.values())
+    shown = {(info.id, info.folder) for info in loaded}
+    infos = [*loaded, *(info for info in host.refused if (info.id, info.folder) not in shown)]
     print_table(
-        ("capsule", "version", "state", "tools", "handlers"),
+        ("capsule", "version", "state", "trust", "tools", "handlers"),
         (
-            (info.id, info.version or "-", info.state, ", ".join(info.tools) or "-", str(len(info.handlers)))
+            (
+                info.id,
+                info.version or "-",
+                info.state,
+                info.trust,
+                ", ".join(info.tools) or "-",
+                str(len(info.handlers)),
+            )
             for info in infos
         ),
     )

@@ -53,6 +53,11 @@ class Ask(msgspec.Struct, frozen=True):
     place: str = ""
     needed: bool = True
 
+    @property
+    def line(self) -> int:
+        """The line in its file."""
+        return int(self.place.rpartition(":")[2] or 1)
+
     def __str__(self) -> str:
         return f"{self.tells}: {self.row} ({self.place})"
 
@@ -101,7 +106,13 @@ def _rows(manifest: Manifest, contracts: Contracts) -> Iterator[_Found]:
         if row.handler is not None:
             shown += f" = {{ handler = {quoted(row.handler)}{', guard = true' if row.guard else ''} }}"
         if row.guard:
-            yield "guard", "stands guard: it is asked before events are handled, and can stop them", shown, row.line, True
+            yield (
+                "guard",
+                "stands guard: it is asked before events are handled, and can stop them",
+                shown,
+                row.line,
+                True,
+            )
         elif row.pattern in intercepted:
             tells = "comes between others: it sees their events, and can change or stop them"
             yield "intercepts", tells, shown, row.line, True
@@ -151,7 +162,7 @@ def capability_line(manifest: Manifest, field: str) -> int:
 
 def _is_own(row: str) -> bool:
     """Whether a row of `fs_write` is about the workspace, or about the scratch folder that nobody else has."""
-    return row.startswith(WORKSPACE) or row == SCRATCH or row.startswith(f"{SCRATCH}/")
+    return row == SCRATCH or row.startswith((WORKSPACE, f"{SCRATCH}/"))
 
 
 def _is_broad(row: str) -> bool:

@@ -13,4 +13,16 @@ from astrid_host.stores.retries import Locked, Retries
 from astrid_host.stores.stores import Stores
 from astrid_host.stores.trust import TrustRecord
 
-__all__ = ["Database", "Installed", "InstalledStore", "KeyPage", "KvStore", "Locked", "Retries", "Stores", "TrustRecord", "name_in", "storage_id"]
+__all__ = [
+    "Database",
+    "Installed",
+    "InstalledStore",
+    "KeyPage",
+    "KvStore",
+    "Locked",
+    "Retries",
+    "Stores",
+    "TrustRecord",
+    "name_in",
+    "storage_id",
+]

@@ -94,5 +94,3 @@ class Origins:
                 self._secrets.set(secret.principal, owner, secret.key, value)
             self._secrets.unset(secret.principal, name, secret.key)
         return bool(mine)
-
-

@@ -1,10 +1,11 @@
 """What `get-config` answers from: what was set for a capsule, in memory, followed as it changes on disk.
 
 A key's value is the first that there is: what the host itself says (where a socket is, which version was installed before),
-what was given for this run (to a bundled capsule, or one that is trusted or has no bundled one's name), what is stored for the call's principal, what is stored for everybody. Keys that the manifest
+what was given for this run, what is stored for the call's principal, what is stored for everybody. Keys that the manifest
 types as secret are stored only as secrets, and others only as settings; a key that it does not declare may be either. What was
 given for this run to a key that the manifest types as secret is taken out of texts as stored secrets are.
-(Astrid, env resolution.)
+What was given for this run to a bundled capsule's name, no other capsule of that name gets, unless it is trusted; what is stored
+belongs to a name and an origin. (Astrid, env resolution.)
 """
 
 from __future__ import annotations

@@ -179,25 +179,19 @@ def _opened(
         logs.set_up("pretty", logging.DEBUG if debug else logging.WARNING)
         boot = Boot(capsules or [], no_bundled, Path(), state_dir, "", debug)
         with closing(Stores(state_folder(state_dir))) as stores:
-            known = dict(sorted(consent_with(stores.trusted, state_dir).survey(boot.places()).items()))
-            _claim(stores, known)
+            consent = consent_with(stores.trusted, state_dir)
+            known = dict(sorted(consent.survey(boot.places()).items()))
+            for name, found in known.items():  # what older versions filed under a name alone
+                if found.is_given and not consent.is_bundled_name(name):
+                    stores.origins.claim(name, found.storage_id)
             yield stores, known
-
-
-def _claim(stores: Stores, known: Mapping[str, Found]) -> None:
-    """What older versions filed under a name alone is found where the host would find it."""
-    from astrid_host.bundled import capsules_folder
-
-    for name, found in known.items():
-        if found.is_given and not (capsules_folder() / name / "Capsule.toml").is_file():
-            stores.origins.claim(name, found.storage_id)
 
 
 def _filed(stores: Stores, name: str) -> list[str]:
     """Under what something is kept for a name of which no capsule is here any more."""
     from astrid_host.stores import name_in
 
-    kept = [row.capsule for row in (*stores.settings.all(), *stores.secrets.all())]
+    kept = [row.capsule for row in stores.settings.all()] + [row.capsule for row in stores.secrets.all()]
     return [one for one in dict.fromkeys(kept) if name_in(one) == name]
 
 

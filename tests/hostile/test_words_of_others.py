@@ -230,7 +230,30 @@ SPOKEN_FOR = {
 }
 
 
-@pytest.mark.parametrize("topic", SPOKEN_FOR)
+WITH_CONSENT = [
+    "user.v1.prompt",
+    "cli.v1.command.execute",
+    "registry.v1.set_active_model",
+    "astrid.v1.response.x",
+    "hook.v1.response.x.y",
+    "client.v1.connect",
+]
+
+
+@pytest.mark.parametrize("topic", WITH_CONSENT)
+async def test_a_capsule_that_wants_to_speak_for_the_person_or_the_host_is_not_loaded(
+    topic: str, tmp_path: Path
+) -> None:
+    evil(tmp_path / "given", (topic, SPOKEN_FOR[topic]), rows=[RESULTS, topic])
+    async with trusting_nobody(tmp_path) as host:
+        info = host.capsules["evil"]
+        assert info.state == "failed"
+        assert f"astrid-host trust {tmp_path / 'given' / 'evil'}" in str(info.error)
+        assert not info.handlers
+        assert not info.roles
+
+
+@pytest.mark.parametrize("topic", [topic for topic in SPOKEN_FOR if topic not in WITH_CONSENT])
 async def test_a_capsule_cannot_speak_for_another_or_for_the_host(topic: str, tmp_path: Path) -> None:
     evil(tmp_path / "given", (topic, SPOKEN_FOR[topic]), rows=[RESULTS, topic])
     async with trusting_nobody(tmp_path) as host, host.subscribe(topic) as heard:

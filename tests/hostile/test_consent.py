@@ -193,7 +193,12 @@ def _comment(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(_swap, "the same powers, another module"), (_more, "asks for more"), (_meta, "manifest"), (_comment, "another manifest")],
+    [
+        (_swap, "the same powers, another module"),
+        (_more, "asks for more"),
+        (_meta, "manifest"),
+        (_comment, "another manifest"),
+    ],
 )
 async def test_whatever_changes_in_a_trusted_folder_asks_again(
     change: Callable[[Path], None], told: str, tmp_path: Path

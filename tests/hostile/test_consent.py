@@ -36,6 +36,16 @@ async def opened(tmp_path: Path, *places: Path, **options: Any) -> AsyncIterator
         yield host
 
 
+def notes(asked: list[TrustRequest], answer: bool) -> Callable[[TrustRequest], bool]:
+    """Answers all questions alike, and notes them."""
+
+    def noted(request: TrustRequest) -> bool:
+        asked.append(request)
+        return answer
+
+    return noted
+
+
 async def said(host: Host) -> Any:
     async with host.subscribe(SAID) as events:
         host.publish("given.ask", {})
@@ -58,7 +68,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 async def test_a_plain_tool_drops_in_without_a_question(what: str, tmp_path: Path) -> None:
     given(tmp_path / "given", "plain", **PLAIN[what])
     asked: list[TrustRequest] = []
-    async with opened(tmp_path, tmp_path / "given", trust=lambda request: bool(asked.append(request))) as host:
+    async with opened(tmp_path, tmp_path / "given", trust=notes(asked, False)) as host:
         assert (host.capsules["plain"].state, host.capsules["plain"].trust) == ("ready", "plain")
         assert await said(host) == 1
     assert asked == []
@@ -163,7 +173,7 @@ async def test_a_no_is_a_no_and_is_asked_again(tmp_path: Path) -> None:
     given(tmp_path / "given", "asks", **ASKS)
     asked: list[TrustRequest] = []
     for _ in range(2):
-        async with opened(tmp_path, tmp_path / "given", trust=lambda request: bool(asked.append(request))) as host:
+        async with opened(tmp_path, tmp_path / "given", trust=notes(asked, False)) as host:
             assert host.capsules["asks"].state == "failed"
     assert len(asked) == 2
 
@@ -210,7 +220,7 @@ async def test_whatever_changes_in_a_trusted_folder_asks_again(
         assert host.capsules["asks"].state == "failed"
         assert told in str(host.capsules["asks"].error)
     asked: list[TrustRequest] = []
-    async with opened(tmp_path, tmp_path / "given", trust=lambda request: not asked.append(request)) as host:
+    async with opened(tmp_path, tmp_path / "given", trust=notes(asked, True)) as host:
         assert host.capsules["asks"].state == "ready"
     assert asked[0].previous is not None
     assert bool(asked[0].added) is (change is _more)

@@ -148,13 +148,12 @@ def show(host: Host) -> None:
     shown = {(info.id, info.folder) for info in loaded}
     infos = [*loaded, *(info for info in host.refused if (info.id, info.folder) not in shown)]
     print_table(
-        ("capsule", "version", "state", "trust", "tools", "handlers"),
+        ("capsule", "version", "state", "tools", "handlers"),
         (
             (
                 info.id,
                 info.version or "-",
-                info.state,
-                info.trust,
+                "refused" if info.trust == "refused" else info.state,
                 ", ".join(info.tools) or "-",
                 str(len(info.handlers)),
             )
@@ -163,7 +162,12 @@ def show(host: Host) -> None:
     )
     for info in infos:
         if info.error:
-            sys.stdout.write(f"{printable(info.id)}: {info.state}: {printable(info.error)}\n")
+            state = "refused" if info.trust == "refused" else info.state
+            sys.stdout.write(f"{printable(info.id)}: {state}: {printable(info.error)}\n")
+        if info.trust == "trusted" and info.state == "ready" and info.asks:
+            sys.stdout.write(
+                f"{printable(info.id)}: trusted: it {printable('; it '.join(ask.tells for ask in info.asks))}\n"
+            )
         if info.state == "ready" and info.inactive:
             rows = ", ".join(info.inactive)
             sys.stdout.write(f"{printable(info.id)}: rows that are never called: {printable(rows)}\n")

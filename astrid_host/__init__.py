@@ -13,6 +13,8 @@ from astrid_host.errors import AstridError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from astrid_host.capsules import TrustPolicy, TrustRequest
+    from astrid_host.gates import Ask
     from astrid_host.host import Host, open_host
     from astrid_host.inventory import CapsuleInfo
     from astrid_host.listening import HostSubscription
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUNDLED",
+    "Ask",
     "AstridError",
     "CapsuleInfo",
     "Host",
@@ -32,12 +35,15 @@ __all__ = [
     "HostSubscription",
     "Tool",
     "ToolCallResult",
+    "TrustPolicy",
+    "TrustRequest",
     "Usage",
     "open_host",
 ]
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Ask": "gates",
     "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "payloads.outside",
@@ -46,6 +52,8 @@ _HOMES = {
     "Usage": "stats",
     "open_host": "host",
     "ToolCallResult": "payloads",
+    "TrustPolicy": "capsules",
+    "TrustRequest": "capsules",
     "Tool": "payloads.outside",
 }
 

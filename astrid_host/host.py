@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import platformdirs
@@ -23,7 +24,7 @@ from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
 from astrid_host.bus import Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
-from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops, trusted_in
+from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Replacing, RunLoops, Trust, trusted_in
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
@@ -96,6 +97,12 @@ class Host:
     def capsules(self) -> Mapping[str, CapsuleInfo]:
         """Every capsule that was found, by id, in load order."""
         return {name: capsule_info(capsule) for name, capsule in self._registry.capsules.items()}
+
+    @property
+    def refused(self) -> list[CapsuleInfo]:
+        """The capsules that were not loaded because nobody consented to what they ask for, in the order in which they were
+        found. In `capsules`, another one may have their name."""
+        return [capsule_info(capsule) for capsule in self._registry.refused]
 
     def publish(self, topic: str, payload: Any, *, principal: str | None = None, settle: bool = False) -> int:
         """Publish an event from outside. From any thread; on the trio thread its handlers take a turn before this returns.
@@ -241,7 +248,7 @@ async def open_host(
     config: Mapping[str, Mapping[str, Any]] | None = None,
     allow_local: Sequence[str] = (),
     approvals: Policy | None = None,
-    trust: bool = False,
+    trust: Trust = False,
     strict: bool = False,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
@@ -257,8 +264,11 @@ async def open_host(
         config: what `get-config` answers in this run, by capsule and key, over what is stored.
         allow_local: private addresses that capsules with a fitting row may connect to, as `HOST:PORT`.
         approvals: answers capsules' requests for approval in place of a person.
-        trust: whether capsules that did not come with the host may have all that they ask for.
-        strict: raise when a capsule fails to load, instead of keeping its error.
+        trust: whether capsules that did not come with the host may have all that they ask for: True for all of them, folders
+            that are such capsules or contain some, or a function, async or not, that gets a `TrustRequest` for each capsule
+            which asks for more than a plain tool needs, and returns True for yes; that is recorded in the state folder. What
+            `astrid-host trust` recorded there counts as well.
+        strict: raise when a capsule fails to load or is not trusted, instead of keeping its error.
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
@@ -318,8 +328,28 @@ async def open_host(
                     functions.forget(capsule)
 
                 run_loops = RunLoops(bus, turns, nursery, gone)
+                consent = Consent(
+                    contracts,
+                    bound_once,
+                    capsules_folder(),
+                    trust,
+                    None if _in_memory(state_dir) else stores.trusted,
+                    ""
+                    if state_dir is None or _in_memory(state_dir)
+                    else f"--state-dir {quote(str(folder.absolute()))}",
+                )
                 registry = Registry(
-                    loader, dispatcher, bus, run_loops, principal, accounts, bound_once, contracts, trust, lifecycle
+                    loader,
+                    dispatcher,
+                    bus,
+                    run_loops,
+                    principal,
+                    accounts,
+                    bound_once,
+                    contracts,
+                    consent,
+                    stores.origins.claim,
+                    lifecycle,
                 )
                 stack.callback(registry.close)
                 functions = HostFunctions(
@@ -339,7 +369,7 @@ async def open_host(
                 )
                 stack.callback(functions.close)
                 functions.offer_to(imports)
-                await registry.load(places, capsules_folder(), strict)
+                await registry.load(places, strict)
                 _tell_unknown(config or {}, registry)
                 tools = Tools(bus, turns, dispatcher, registry, rules.exchanges, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)

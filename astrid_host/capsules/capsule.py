@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from astrid_host.calls import Account, Accounts, Call
+from astrid_host.capsules.files import Files
 from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
 from astrid_host.errors import LoadError
-from astrid_host.gates import SubscribeGate
+from astrid_host.gates import Ask, SubscribeGate
 from astrid_host.manifest import Manifest, Problem
 from astrid_host.syscalls.ipc import Publisher
 
@@ -26,7 +27,9 @@ class Capsule:
     why), `shadowed` when it stepped aside for another, `unloaded` when it was taken out, or replaced by a newer version.
     `inactive` names the topics of rows that another capsule keeps. `trusted` says that it came with the host or that the operator
     allowed it what it asks for, `roles` in which its word counts, and `owned` the topics that it answers for: its own rows of
-    exactly that name. `unheard` has the rows of `[publish]` that reach topics on which its word does not count, with why.
+    exactly that name. `asks` is what it asks for beyond a plain tool, `storage_id` under which what it keeps is filed, and
+    `overlaid` whether what was configured for its name in this run is for it. `unheard` has the rows of `[publish]` that
+    reach topics on which its word does not count, with why.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.
@@ -51,6 +54,10 @@ class Capsule:
         self.state: State = "loading"
         self.error: str | None = None
         self.trusted = bundled
+        self.asks: tuple[Ask, ...] = ()
+        self.files: Files | None = None  # the bytes that were consented to, until they are loaded
+        self.storage_id = id
+        self.overlaid = bundled
         self.roles: frozenset[str] = frozenset()
         self.owned: frozenset[str] = frozenset()
         self.unheard: Mapping[str, str] = {}

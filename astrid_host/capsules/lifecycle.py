@@ -45,7 +45,7 @@ class Lifecycle:
 
         Cancelled, the hook is stopped and runs again at the next start.
         """
-        before = self._installed.find(capsule.id)
+        before = self._installed.find(capsule.storage_id)
         if before is None:
             await self._run(capsule, INSTALL)
         elif _is_higher(capsule.version, before.version):
@@ -56,7 +56,7 @@ class Lifecycle:
                 self._tell(capsule.id, "prev_version", None)
         # On a thread: another process may keep the database locked for a while.
         await trio.to_thread.run_sync(
-            self._installed.remember, capsule.id, capsule.version, capsule.wasm_hash, capsule.source_id
+            self._installed.remember, capsule.storage_id, capsule.version, capsule.wasm_hash, capsule.source_id
         )
 
     async def _run(self, capsule: Capsule, hook: str) -> None:

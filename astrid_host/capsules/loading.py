@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import trio
 from blake3 import blake3
@@ -17,11 +16,13 @@ from astrid_host.bus import Bus
 from astrid_host.calls import Call
 from astrid_host.capsules.capsule import HOOK, RUN, Capsule
 from astrid_host.capsules.denials import Denials
+from astrid_host.capsules.files import read_wasm
 from astrid_host.dispatch import Dispatcher, Handler
 from astrid_host.engine import Engine, Instances, Linker, Module, Pool, Prelinked
 from astrid_host.errors import LoadError, ModuleRefused
 from astrid_host.gates import Rules
-from astrid_host.manifest import Manifest, read_meta
+from astrid_host.manifest import Manifest, Meta, read_meta
+from astrid_host.manifest.meta import META, meta_of
 from astrid_host.payloads import source_id
 from astrid_host.syscalls.ipc import Publisher
 from astrid_host.wit.types import Field, Function, ListOf, OptionOf, Primitive, Record
@@ -36,7 +37,6 @@ EXPORTS = {
     "astrid-install": Function("astrid-install", (), None),
     "astrid-upgrade": Function("astrid-upgrade", (), None),
 }
-WASM_BYTES = 256 << 20
 PAGE_BYTES = 1 << 16
 
 
@@ -87,9 +87,9 @@ class Loader:
         """
         manifest = capsule.manifest
         self._known(capsule.id, manifest)
-        wasm = read_wasm(capsule.folder, manifest)
+        wasm, meta = self._take_files(capsule)
         capsule.wasm_hash = blake3(wasm).hexdigest()
-        self._check_meta(capsule)
+        _check_meta(capsule, meta)
         capsule.source_id = source_id(capsule.id, capsule.wasm_hash)
         try:
             module = await self._compile(capsule.id, wasm)
@@ -115,19 +115,25 @@ class Loader:
             return self._engine.module(name, wasm)
         return await trio.to_thread.run_sync(self._engine.module, name, wasm)
 
-    def _check_meta(self, capsule: Capsule) -> None:
-        meta = read_meta(capsule.folder)
-        if meta is None:
-            return
-        if not meta.wasm_hash:
-            log.warning(
-                "%s: its meta.json has no wasm_hash, so nothing says that its module is the right one", capsule.id
-            )
-        elif meta.wasm_hash.lower() != capsule.wasm_hash:
-            raise LoadError(
-                f"{capsule.id}: its module is not the one that was installed: meta.json says BLAKE3 {meta.wasm_hash}, "
-                f"the file has {capsule.wasm_hash}; install it again"
-            )
+    def _take_files(self, capsule: Capsule) -> tuple[bytes, Meta | None]:
+        """The module and the meta.json: the bytes that were consented to, where there was a question, which are not kept on."""
+        files, capsule.files = capsule.files, None
+        if files is None:
+            return read_wasm(capsule.folder, capsule.manifest), read_meta(capsule.folder)
+        meta = None if files.meta is None else meta_of(files.meta, capsule.folder / META)
+        return files.module, meta
+
+
+def _check_meta(capsule: Capsule, meta: Meta | None) -> None:
+    if meta is None:
+        return
+    if not meta.wasm_hash:
+        log.warning("%s: its meta.json has no wasm_hash, so nothing says that its module is the right one", capsule.id)
+    elif meta.wasm_hash.lower() != capsule.wasm_hash:
+        raise LoadError(
+            f"{capsule.id}: its module is not the one that was installed: meta.json says BLAKE3 {meta.wasm_hash}, "
+            f"the file has {capsule.wasm_hash}; install it again"
+        )
 
 
 def _check_exports(name: str, module: Module, linked: Prelinked) -> None:
@@ -146,23 +152,6 @@ def _check_memory(name: str, module: Module, manifest: Manifest) -> None:
             f"{name} begins with {needed} bytes of memory and may have {manifest.limits.memory_bytes}: write "
             f"[limits] memory_bytes = {needed} or more in its Capsule.toml"
         )
-
-
-def read_wasm(folder: Path, manifest: Manifest) -> bytes:
-    """The module's file.
-
-    Raises:
-        LoadError: there is none, or it cannot be read.
-    """
-    if not manifest.components:
-        raise LoadError(f"{manifest.package.name}: its Capsule.toml has no [[component]] with a file")
-    path = folder / manifest.components[0].file
-    try:
-        if path.stat().st_size > WASM_BYTES:
-            raise LoadError(f"{path} is larger than {WASM_BYTES} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise LoadError(f"{path} cannot be read: {error.strerror}; build the capsule first") from None
 
 
 def handlers_of(capsule: Capsule, active: Callable[[str], bool]) -> list[Handler]:

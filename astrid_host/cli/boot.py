@@ -148,7 +148,10 @@ def run_with_host(
     with told(boot.debug):
         import trio
 
+        from astrid_host.cli.consenting import asks_at_terminal
         from astrid_host.host import open_host
+
+        trust = asks_at_terminal() or False
 
         async def serve() -> int:
             async with open_host(
@@ -159,6 +162,7 @@ def run_with_host(
                 config=boot.config(),
                 allow_local=boot.allow_local,
                 approvals=approvals,
+                trust=trust,
             ) as host:
                 return await body(host)
 

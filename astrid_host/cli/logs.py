@@ -28,6 +28,8 @@ def set_up(log_format: str, level: int) -> None:
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level)
+    # That one capsule takes another's place is told by every command that boots.
+    logging.getLogger("astrid_host.aside").setLevel(min(level, logging.WARNING))
 
 
 class _Lines(logging.StreamHandler[TextIO]):

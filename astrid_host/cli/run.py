@@ -145,17 +145,30 @@ def _served(host: Host, name: str, port: int) -> AbstractContextManager[str]:
 
 def show(host: Host) -> None:
     """On stdout, a table of what loaded, and why the rest did not."""
-    infos = host.capsules.values()
+    loaded = list(host.capsules.values())
+    shown = {(info.id, info.folder) for info in loaded}
+    infos = [*loaded, *(info for info in host.refused if (info.id, info.folder) not in shown)]
     print_table(
         ("capsule", "version", "state", "tools", "handlers"),
         (
-            (info.id, info.version or "-", info.state, ", ".join(info.tools) or "-", str(len(info.handlers)))
+            (
+                info.id,
+                info.version or "-",
+                "refused" if info.trust == "refused" else info.state,
+                ", ".join(info.tools) or "-",
+                str(len(info.handlers)),
+            )
             for info in infos
         ),
     )
     for info in infos:
         if info.error:
-            sys.stdout.write(f"{printable(info.id)}: {info.state}: {printable(info.error)}\n")
+            state = "refused" if info.trust == "refused" else info.state
+            sys.stdout.write(f"{printable(info.id)}: {state}: {printable(info.error)}\n")
+        if info.trust == "trusted" and info.state == "ready" and info.asks:
+            sys.stdout.write(
+                f"{printable(info.id)}: trusted: it {printable('; it '.join(ask.tells for ask in info.asks))}\n"
+            )
         if info.state == "ready" and info.inactive:
             rows = ", ".join(info.inactive)
             sys.stdout.write(f"{printable(info.id)}: rows that are never called: {printable(rows)}\n")

@@ -97,4 +97,27 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX user_links_of_users ON user_links (user_id)",
     ),
+    (
+        # What the operator trusts: a folder, as one package, with just these bytes. `asks` is what was shown, as JSON.
+        """
+        CREATE TABLE trusted (
+            folder BLOB NOT NULL,
+            package TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            wasm_hash TEXT NOT NULL,
+            asks BLOB NOT NULL,
+            trusted_at REAL NOT NULL,
+            PRIMARY KEY (folder, package)
+        )
+        """,
+        # From here on, what a capsule keeps is filed under its name alone only when it came with the host; else under its name
+        # and folder. Names of which there are older rows: they are a bundled capsule's where there is one, else they go to the
+        # first capsule of that name that loads (`astrid_host.stores.origins`).
+        "CREATE TABLE unclaimed (package TEXT PRIMARY KEY)",
+        """
+        INSERT INTO unclaimed
+        SELECT capsule FROM settings UNION SELECT package FROM installed UNION SELECT capsule FROM approvals
+        UNION SELECT DISTINCT substr(namespace, instr(namespace, ':capsule:') + 9) FROM kv WHERE namespace LIKE '%:capsule:%'
+        """,
+    ),
 )

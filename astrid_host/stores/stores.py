@@ -10,8 +10,10 @@ from astrid_host.stores.database import BUSY_S, Database
 from astrid_host.stores.identities import IdentityStore
 from astrid_host.stores.installed import InstalledStore
 from astrid_host.stores.kv import KvStore
+from astrid_host.stores.origins import Origins
 from astrid_host.stores.secrets import SecretStore
 from astrid_host.stores.settings import SettingsStore
+from astrid_host.stores.trust import TrustStore
 
 
 class Stores:
@@ -31,6 +33,8 @@ class Stores:
         secrets: and what of it nobody may read.
         approvals: what people allowed for good.
         identities: the users of other platforms.
+        trusted: the capsules that the operator consented to.
+        origins: hands over what older versions filed under a name alone.
 
     Raises:
         StoreError: the database cannot be opened.
@@ -46,6 +50,8 @@ class Stores:
         self.secrets = SecretStore(state_dir)
         self.approvals = ApprovalStore(self._database)
         self.identities = IdentityStore(self._database)
+        self.trusted = TrustStore(self._database)
+        self.origins = Origins(self._database, self.secrets)
 
     def close(self) -> None:
         """Close the database, after what waits in `retries`; its stores raise StoreError from now on. A second time does

@@ -150,7 +150,7 @@ class Approval(Interface):
         fault = request_fault(action, resource)
         if fault is not None:
             raise HostError("invalid-input", detail=f"{capsule.id} asks for approval, but {fault}")
-        holder = Holder(call.principal, self._workspace, capsule.id, capsule.wasm_hash)
+        holder = Holder(call.principal, self._workspace, capsule.storage_id, capsule.wasm_hash)
         if self._allowed(holder, action, resource):
             return ApprovalResponse(ALLOWANCE)
         asked = Asked(capsule.id, call.principal, action, resource, _call_id(call))

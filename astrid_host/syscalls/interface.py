@@ -31,6 +31,16 @@ class Caller(Protocol):
     @property
     def id(self) -> str: ...
     @property
+    def storage_id(self) -> str:
+        """Under which what it keeps is filed: its name, and for one that did not come with the host where it is from."""
+        ...
+
+    @property
+    def overlaid(self) -> bool:
+        """Whether what was configured for its name in this run is for it, not for a bundled capsule of that name."""
+        ...
+
+    @property
     def source_id(self) -> str:
         """The UUID that stands on everything it publishes."""
         ...

@@ -1,6 +1,6 @@
 """astrid:kv: what a capsule keeps for each principal.
 
-There is no gate: every capsule has a namespace of its own for every principal, `<principal>:capsule:<capsule>`, and
+There is no gate: every capsule has a namespace of its own for every principal, `<principal>:capsule:<storage id>`, and
 reaches no other. Functions are plain; each write is committed when it returns. While another process has the database locked,
 whoever writes sleeps (see `astrid_host.syscalls.auditing`, which tries again what was locked); readers are not disturbed.
 """
@@ -112,7 +112,7 @@ class Kv(Interface):
 
 
 def _namespace(call: Running) -> str:
-    return f"{call.principal}:capsule:{call.capsule.id}"
+    return f"{call.principal}:capsule:{call.capsule.storage_id}"
 
 
 def _check_text(text: str) -> None:

@@ -40,7 +40,7 @@ Room: TypeAlias = Literal["cwd", "home", "tmp"]
 Inode: TypeAlias = tuple[int, int]  # a device, and a number on it
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CAPSULE = re.compile(r"[a-z0-9-]{1,128}")
+_CAPSULE = re.compile(r"[a-z0-9-]{1,128}(@[0-9a-f]{32})?")  # a storage id
 # A descriptor that only stands for a folder, where there is such a thing: it needs no right to read it.
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 

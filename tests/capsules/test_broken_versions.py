@@ -143,7 +143,7 @@ async def test_an_install_hook_that_waits_for_ever_ends_and_the_others_load(
     capsule(tmp_path / "capsules", "x", guest, {"x.ask": "act", "x.go": {}})
     good(tmp_path / "capsules")
     async with open_host(
-        [tmp_path / "capsules"], state_dir=tmp_path / "state", workspace=tmp_path / "capsules"
+        [tmp_path / "capsules"], trust=True, state_dir=tmp_path / "state", workspace=tmp_path / "capsules"
     ) as host:
         assert host.capsules["x"].state == "failed"
         assert "astrid-install was not over within 0.1 s" in str(host.capsules["x"].error)
@@ -237,7 +237,7 @@ async def test_fifty_reloads_leave_nothing_of_older_versions(
     else:
         stub = '(func (export "run"))' if how == "stub" else ""
         folder = capsule(place, "x", echoing(stub), {"good.ask": "act"}, ["good.said"])
-    async with open_host([place], state_dir=tmp_path / "state", workspace=place) as host:
+    async with open_host([place], trust=True, state_dir=tmp_path / "state", workspace=place) as host:
         if how == "failing hook":
             raise_version(folder, "1.1.0")
             rewrite(folder, echoing('(func (export "astrid-upgrade") (unreachable))'))

@@ -52,13 +52,13 @@ def evil(place: Path, *says: tuple[str, str], rows: list[str] | None = None) -> 
 
 
 @asynccontextmanager
-async def trusting_nobody(place: Path, **options: Any) -> AsyncIterator[Host]:
+async def trusting_nobody(place: Path, *, loads: bool = True, **options: Any) -> AsyncIterator[Host]:
     work = place / "work"
     work.mkdir(exist_ok=True)
     (place / "given").mkdir(exist_ok=True)
     folders: list[Path | str] = [place / "given", BUNDLED]
     async with open_host(folders, **{"state_dir": ":memory:", "workspace": work, "trust": False, **options}) as host:
-        assert {info.state for info in host.capsules.values()} <= {"ready", "shadowed"}
+        assert not loads or {info.state for info in host.capsules.values()} <= {"ready", "shadowed"}
         yield host
 
 
@@ -263,7 +263,30 @@ SPOKEN_FOR = {
 }
 
 
-@pytest.mark.parametrize("topic", SPOKEN_FOR)
+WITH_CONSENT = [
+    "user.v1.prompt",
+    "cli.v1.command.execute",
+    "registry.v1.set_active_model",
+    "astrid.v1.response.x",
+    "hook.v1.response.x.y",
+    "client.v1.connect",
+]
+
+
+@pytest.mark.parametrize("topic", WITH_CONSENT)
+async def test_a_capsule_that_wants_to_speak_for_the_person_or_the_host_is_not_loaded(
+    topic: str, tmp_path: Path
+) -> None:
+    evil(tmp_path / "given", (topic, SPOKEN_FOR[topic]), rows=[RESULTS, topic])
+    async with trusting_nobody(tmp_path, loads=False) as host:
+        info = host.capsules["evil"]
+        assert info.state == "failed"
+        assert f"astrid-host trust {tmp_path / 'given' / 'evil'}" in str(info.error)
+        assert not info.handlers
+        assert not info.roles
+
+
+@pytest.mark.parametrize("topic", [topic for topic in SPOKEN_FOR if topic not in WITH_CONSENT])
 async def test_a_capsule_cannot_speak_for_another_or_for_the_host(topic: str, tmp_path: Path) -> None:
     evil(tmp_path / "given", (topic, SPOKEN_FOR[topic]), rows=[RESULTS, topic])
     async with trusting_nobody(tmp_path) as host, host.subscribe(topic) as heard:

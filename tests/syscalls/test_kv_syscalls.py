@@ -14,7 +14,7 @@ from astrid_host.syscalls.kv import Kv
 
 
 def call(principal: str = "alice", capsule: str = "notes") -> Any:
-    return SimpleNamespace(principal=principal, capsule=SimpleNamespace(id=capsule), message=None)
+    return SimpleNamespace(principal=principal, capsule=SimpleNamespace(id=capsule, storage_id=capsule), message=None)
 
 
 CALL = call()

@@ -89,7 +89,7 @@ class Gated(Interface):
             make_folder(fd, name)
 
         elsewhere = self._views.places if named.room == "home" else ()
-        root = self._roots.root(named.room, call.principal, call.capsule.id)
+        root = self._roots.root(named.room, call.principal, call.capsule.storage_id)
         try:
             writes = "fs_write" in rights
             return walk(root, named.segments, checked, make if parents else None, elsewhere, writes)

@@ -150,7 +150,8 @@ def _install() -> None:
 
     def made(*args: Any, **more: Any) -> logging.LogRecord:
         record = made_before(*args, **more)
-        if _guarding and (record.name == LOGS or record.name.startswith(LOGS + ".")):
+        name = record.name or ""  # `logging.makeLogRecord` makes one without a name and fills it in
+        if _guarding and (name == LOGS or name.startswith(LOGS + ".")):
             _redact(record)
         return record
 

@@ -32,6 +32,7 @@ from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
 from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.kernel_methods import KernelMethods
+from astrid_host.limits import HostLimits, host_limits
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
@@ -241,6 +242,7 @@ async def open_host(
     approvals: Policy | None = None,
     trust: bool = False,
     strict: bool = False,
+    limits: HostLimits | Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
 
@@ -257,10 +259,13 @@ async def open_host(
         approvals: answers capsules' requests for approval in place of a person.
         trust: whether capsules that did not come with the host may have all that they ask for.
         strict: raise when a capsule fails to load, instead of keeping its error.
+        limits: ceilings for the whole host: single keys of `HostLimits`, which go before those of `host.toml` in the state
+            folder, or all of them.
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
-        ValueError: fewer than one worker, the principal is no name for one, or `config` or `allow_local` cannot be used.
+        ValueError: fewer than one worker, the principal is no name for one, or `config`, `allow_local` or `limits` cannot be used.
+        ManifestError: the state folder's `host.toml` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -276,6 +281,7 @@ async def open_host(
         if folder.resolve() == Path(workspace).resolve():  # what it holds is nothing for capsules to read
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
+        ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)

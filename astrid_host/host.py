@@ -223,6 +223,7 @@ class Host:
             queued=sum(len(queue.works) for queue in queues),
             instances=self._instances.live + self._instances.waiting,
             waiting=self._instances.waiting,
+            memory_bytes=self._instances.memory.used,
             quarantined=quarantined,
             capsules={capsule.id: usage_of(capsule.account) for capsule in list(capsules.values())},
             principals={name: usage_of(account) for name, account in principals},
@@ -264,7 +265,8 @@ async def open_host(
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
-        ValueError: fewer than one worker, the principal is no name for one, or `config`, `allow_local` or `limits` cannot be used.
+        ValueError: fewer than one worker, the principal is no name for one, or one of `config`, `allow_local` and `limits`
+            cannot be used.
         ManifestError: the state folder's `host.toml` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
@@ -290,8 +292,9 @@ async def open_host(
         rules = Rules(contracts)
         bus = Bus(rules=rules)
         async with _nursery() as nursery:
-            turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
-            instances, accounts = Instances(), Accounts()
+            threads = workers or min(os.cpu_count() or 1, WORKERS)
+            turns = Turns(engine, bus.lock, threads)
+            instances, accounts = Instances(memory_bytes=ceilings.memory, threads=threads + 1), Accounts()
             try:
                 dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
@@ -308,6 +311,7 @@ async def open_host(
                     auditing.denied,
                     configuration.hide_given,
                     stores.secrets.redacted,
+                    ceilings,
                 )
                 lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
 

@@ -1,8 +1,8 @@
-"""Topic contracts: whose word counts on a topic, told by role, as data that ships beside the convention's capsules.
+"""Topic contracts: whose word counts on a topic, told by role, as data that ships beside the conventions' capsules.
 
 A `[publish]` row says what a capsule may utter; a contract says who is believed. `Contracts` is the data and the questions about
 manifests; `Rules` is what the bus asks at each publish: it finds the contract of a topic once, and keeps the exchanges under way.
-Nothing here knows what the topics mean. A file that cannot be read is a fault of the installation, and a `ManifestError`.
+Nothing here knows what the topics mean. A file that cannot be read is a fault of the installation, and a `LoadError`.
 
 An id in a payload is no proof: whoever answers must own the topic that the request was passed on under, and a request with an id
 that another speaker has open is refused.
@@ -79,8 +79,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    role: dict[str, Role]
-    contract: tuple[Contract, ...]
+    role: dict[str, Role] = {}
+    contract: tuple[Contract, ...] = ()
 
 
 class Contracts:
@@ -96,20 +96,27 @@ class Contracts:
         self._contracts = tuple(contracts)
 
     @classmethod
-    def read(cls, path: Path) -> Contracts:
-        """Read a file of contracts.
+    def read(cls, files: Iterable[Path]) -> Contracts:
+        """Read files of contracts, which hold in the order of the files.
 
         Raises:
-            LoadError: it cannot be read, or names a role that it does not declare.
+            LoadError: one cannot be read, or names a role that none of them declares.
         """
-        try:
-            file = msgspec.convert(tomllib.loads(path.read_text()), _File)
-        except (OSError, ValueError) as error:
-            raise LoadError(f"{path} cannot be read: {error}; install the host again") from None
-        unknown = {role for contract in file.contract for role in contract.roles} - set(file.role)
+        roles: dict[str, Role] = {}
+        contracts: list[Contract] = []
+        where: dict[str, Path] = {}
+        for path in files:
+            try:
+                file = msgspec.convert(tomllib.loads(path.read_text()), _File)
+            except (OSError, ValueError) as error:
+                raise LoadError(f"{path} cannot be read: {error}; install the host again") from None
+            roles.update(file.role)
+            contracts.extend(file.contract)
+            where.update((role, path) for contract in file.contract for role in contract.roles)
+        unknown = sorted(set(where) - set(roles))
         if unknown:
-            raise LoadError(f"{path} names roles that it does not declare: {', '.join(sorted(unknown))}")
-        return cls(file.role, file.contract)
+            raise LoadError(f"{where[unknown[0]]} names the role {unknown[0]!r}, which no file of contracts declares")
+        return cls(roles, contracts)
 
     def role(self, name: str) -> Role:
         """What is said of a role."""

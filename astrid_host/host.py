@@ -21,7 +21,7 @@ import trio
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
-from astrid_host.bus import Bus, Receiver, Subscription
+from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
@@ -290,7 +290,8 @@ async def open_host(
         engine = Engine(cache / "modules")
         contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
-        bus = Bus(rules=rules)
+        backlog = Backlog(ceilings.waiting, ceilings.waiting_of_principal)
+        bus = Bus(None, rules, backlog, ceilings.watched, ceilings.publish_bytes_per_sec)
         async with _nursery() as nursery:
             threads = workers or min(os.cpu_count() or 1, WORKERS)
             turns = Turns(engine, bus.lock, threads)

@@ -22,11 +22,11 @@ import trio
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
-from astrid_host.bus import Bus, Receiver, Subscription
+from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Replacing, RunLoops, Trust, trusted_in
 from astrid_host.dispatch import Dispatcher
-from astrid_host.engine import Engine, Instances, Linker
+from astrid_host.engine import Engine, Instances, Linker, trim
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
@@ -34,6 +34,7 @@ from astrid_host.imports import HostImports
 from astrid_host.installation import own_program
 from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.kernel_methods import KernelMethods
+from astrid_host.limits import HostLimits, host_limits
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
@@ -59,6 +60,7 @@ OWN_FOLDER = ".astrid-host"  # in a state folder that is the workspace, too
 WORKERS = 8
 SWEEP_S = 10.0
 SWEPT_AT_ONCE = 64
+TRIMMED_FROM = 32  # so many instances that go are worth to have their memory given back to the system
 T = TypeVar("T")
 
 
@@ -231,6 +233,7 @@ class Host:
             queued=sum(len(queue.works) for queue in queues),
             instances=self._instances.live + self._instances.waiting,
             waiting=self._instances.waiting,
+            memory_bytes=self._instances.memory.used,
             quarantined=quarantined,
             capsules={capsule.id: usage_of(capsule.account) for capsule in list(capsules.values())},
             principals={name: usage_of(account) for name, account in principals},
@@ -250,6 +253,7 @@ async def open_host(
     approvals: Policy | None = None,
     trust: Trust = False,
     strict: bool = False,
+    limits: HostLimits | Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
 
@@ -269,10 +273,14 @@ async def open_host(
             which asks for more than a plain tool needs, and returns True for yes; that is recorded in the state folder. What
             `astrid-host trust` recorded there counts as well.
         strict: raise when a capsule fails to load or is not trusted, instead of keeping its error.
+        limits: ceilings for the whole host: single keys of `HostLimits`, which go before those of `host.toml` in the state
+            folder, or all of them.
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
-        ValueError: fewer than one worker, the principal is no name for one, or `config` or `allow_local` cannot be used.
+        ValueError: fewer than one worker, the principal is no name for one, or one of `config`, `allow_local` and `limits`
+            cannot be used.
+        ManifestError: the state folder's `host.toml` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -288,6 +296,7 @@ async def open_host(
         if folder.resolve() == Path(workspace).resolve():  # what it holds is nothing for capsules to read
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
+        ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
         stack.enter_context(redacted_logs(stores.secrets.redactor))
         usual = Path(
@@ -300,17 +309,19 @@ async def open_host(
         engine = Engine(cache / "modules")
         contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
-        bus = Bus(rules=rules)
+        backlog = Backlog(ceilings.waiting, ceilings.waiting_of_principal)
+        bus = Bus(None, rules, backlog, ceilings.watched, ceilings.publish_bytes_per_sec)
         bus.redacted = stores.secrets.redactor.whole
         async with _nursery() as nursery:
-            turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
-            instances, accounts = Instances(), Accounts()
+            threads = workers or min(os.cpu_count() or 1, WORKERS)
+            turns = Turns(engine, bus.lock, threads)
+            instances, accounts = Instances(memory_bytes=ceilings.memory, threads=threads + 1), Accounts()
             try:
                 dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
                 patience = None if _in_memory(state_dir) else Patience(stores.retries, turns)
                 auditing = Auditing(stores.audit, stores.secrets.redacted, patience)
-                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing)
+                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing, ceilings.call_bytes)
                 loader = Loader(
                     engine,
                     Linker(engine.wasmtime, imports),
@@ -321,6 +332,7 @@ async def open_host(
                     auditing.denied,
                     configuration.hide_given,
                     stores.secrets.redacted,
+                    ceilings,
                 )
                 lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
 
@@ -419,10 +431,14 @@ async def _sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
     while True:
         await trio.sleep(SWEEP_S)
         now = time.monotonic()
-        for batch in _batches(instances.take_idle(now)):
+        idle = instances.take_idle(now)
+        for batch in _batches(idle):
             for instance in batch:
                 instance.close()
             await trio.lowlevel.checkpoint()
+        if len(idle) >= TRIMMED_FROM:
+            idle.clear()
+            await trio.to_thread.run_sync(trim)
         for capsule in list(registry.capsules.values()):
             for principals in _batches(list(capsule.queues.by_principal)):
                 with bus.lock:

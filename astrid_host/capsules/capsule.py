@@ -13,7 +13,7 @@ from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
 from astrid_host.errors import LoadError
 from astrid_host.gates import Ask, SubscribeGate
-from astrid_host.manifest import Manifest, Problem
+from astrid_host.manifest import Limits, Manifest, Problem
 from astrid_host.syscalls.ipc import Publisher
 
 State: TypeAlias = Literal["loading", "ready", "failed", "shadowed", "unloaded"]
@@ -88,9 +88,13 @@ class Capsule:
         """Its manifest was read."""
         self._manifest = manifest
         self.subscribe_gate = SubscribeGate(manifest)
-        self.concurrency = manifest.limits.concurrency
-        self.timeout_s = manifest.limits.timeout_secs
-        self.quarantines = manifest.limits.on_trap == "quarantine"
+        self.limited_by(manifest.limits)
+
+    def limited_by(self, limits: Limits) -> None:
+        """What its calls may take."""
+        self.concurrency = limits.concurrency
+        self.timeout_s = limits.timeout_secs
+        self.quarantines = limits.on_trap == "quarantine"
 
     def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
         """Its module was compiled and linked."""

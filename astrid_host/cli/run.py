@@ -42,6 +42,7 @@ def run(
     allow_local: options.AllowLocal = None,
     principal: options.Principal = "default",
     metrics: Metrics = None,
+    memory: options.Memory = None,
     log_format: options.LogFormat = "pretty",
     debug: options.Debug = False,
 ) -> None:
@@ -57,6 +58,7 @@ def run(
     logs.set_up(log_format, logging.DEBUG if debug else logging.INFO)
 
     boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    boot = replace(boot, limits={} if memory is None else {"memory": memory})
     with told(debug):
         from astrid_host.control.places import locked
 

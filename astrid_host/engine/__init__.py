@@ -10,6 +10,7 @@ from astrid_host.engine.engine import TICK_S, Engine, wat
 from astrid_host.engine.instance import Entry, Instance
 from astrid_host.engine.linking import Import, Imports, Linker
 from astrid_host.engine.module import Module, Prelinked
+from astrid_host.engine.native import trim
 from astrid_host.engine.pool import Instances, Pool
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "Pool",
     "Prelinked",
     "Suspend",
+    "trim",
     "wat",
 ]

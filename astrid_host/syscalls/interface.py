@@ -70,7 +70,12 @@ class Running(Protocol):
 
 
 def syscall(
-    name: str, *, suspends: bool = False, audited: Callable[..., str] | None = None, announced: bool = False
+    name: str,
+    *,
+    suspends: bool = False,
+    audited: Callable[..., str] | None = None,
+    announced: bool = False,
+    takes: int | None = None,
 ) -> Callable[[Method], Method]:
     """Mark a method as a host function.
 
@@ -79,10 +84,12 @@ def syscall(
         suspends: it may return a `Suspend`.
         audited: each call is one row of the audit; given the arguments after the call, this names its target.
         announced: it is one row more, before anything is done. Of waiting functions only.
+        takes: bytes that its arguments may take in the host, all together; by default what its package takes. What is longer is
+            refused before it is copied.
     """
 
     def mark(method: Method) -> Method:
-        method.__syscall__ = (name, suspends, audited, announced)  # type: ignore[attr-defined]
+        method.__syscall__ = (name, suspends, audited, announced, takes)  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -92,7 +99,7 @@ class HostFunction:
     """One host function, bound to its interface: what to run, whether a guest that calls it may be suspended, and how to name
     its target in the audit, if it is audited."""
 
-    __slots__ = ("announced", "audited", "name", "run", "suspends", "waits")
+    __slots__ = ("announced", "audited", "name", "run", "suspends", "takes", "waits")
 
     def __init__(
         self,
@@ -101,7 +108,9 @@ class HostFunction:
         suspends: bool,
         audited: Callable[..., str] | None = None,
         announced: bool = False,
+        takes: int | None = None,
     ) -> None:
+        self.takes = takes
         self.name = name
         self.run = run
         self.suspends = suspends

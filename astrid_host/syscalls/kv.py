@@ -13,6 +13,7 @@ from astrid_host.syscalls.interface import Interface, Running, syscall
 
 KEY_BYTES = 256
 VALUE_BYTES = 10 << 20
+VALUE_TAKES = 12 << 20
 KEYS = 1024  # of one answer
 
 
@@ -44,7 +45,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-set", suspends=True, audited=_key)
+    @syscall("kv-set", takes=VALUE_TAKES, suspends=True, audited=_key)
     def kv_set(self, call: Running, key: str, value: bytes) -> None:
         """Give a key a value. `too-large` for more than 10 MiB."""
         _check_key(key)
@@ -97,7 +98,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-cas", suspends=True, audited=_key)
+    @syscall("kv-cas", takes=2 * VALUE_TAKES, suspends=True, audited=_key)
     def kv_cas(self, call: Running, key: str, expected: bytes | None, new: bytes) -> None:
         """Give a key a value if it has the value `expected` (None: if it has none). Otherwise `cas-mismatch`;
         `too-large` for more than 10 MiB."""

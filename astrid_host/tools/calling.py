@@ -30,6 +30,7 @@ from astrid_host.payloads import (
     ToolCancelRequest,
     ToolExecuteRequest,
     ToolExecuteResult,
+    typed,
     written,
 )
 from astrid_host.payloads.outside import Tool
@@ -162,7 +163,7 @@ class Tools:
             raise ValueError(f"timeout is in seconds, 0 or more; given {timeout}")
         request = ToolExecuteRequest(call, name, arguments)
         try:
-            payload = Payload(written(request), request)
+            payload = Payload(written(request), request, typed)
             if len(payload.guest) > PAYLOAD_BYTES:
                 raise PayloadError(f"they have {len(payload.guest)} bytes; {PAYLOAD_BYTES} are allowed")
         except PayloadError as error:
@@ -212,7 +213,7 @@ class Tools:
     def _publish_cancel(self, call_ids: list[str], principal: str) -> None:
         request = ToolCancelRequest(call_ids)
         with self._bus.lock:
-            self._bus.publish(CANCEL, Payload(written(request), request), principal, NIL_SOURCE, entering=True)
+            self._bus.publish(CANCEL, Payload(written(request), request, typed), principal, NIL_SOURCE, entering=True)
         self._turns.go()
 
     async def _let_others_run(self) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from astrid_host.host import Host, open_host
     from astrid_host.inventory import CapsuleInfo
+    from astrid_host.limits import HostLimits
     from astrid_host.listening import HostSubscription
     from astrid_host.payloads import ToolCallResult
     from astrid_host.payloads.outside import HostEvent, Tool
@@ -28,6 +29,7 @@ __all__ = [
     "CapsuleInfo",
     "Host",
     "HostEvent",
+    "HostLimits",
     "HostStats",
     "HostSubscription",
     "Tool",
@@ -41,6 +43,7 @@ _HOMES = {
     "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "payloads.outside",
+    "HostLimits": "limits",
     "HostStats": "stats",
     "HostSubscription": "listening",
     "Usage": "stats",

@@ -20,18 +20,19 @@ import trio
 
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
-from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
-from astrid_host.bus import Bus, Receiver, Subscription
+from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
+from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
-from astrid_host.gates import CONTRACTS, Contracts, Rules
+from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
 from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.kernel_methods import KernelMethods
+from astrid_host.limits import HostLimits, host_limits
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
@@ -222,6 +223,7 @@ class Host:
             queued=sum(len(queue.works) for queue in queues),
             instances=self._instances.live + self._instances.waiting,
             waiting=self._instances.waiting,
+            memory_bytes=self._instances.memory.used,
             quarantined=quarantined,
             capsules={capsule.id: usage_of(capsule.account) for capsule in list(capsules.values())},
             principals={name: usage_of(account) for name, account in principals},
@@ -241,6 +243,7 @@ async def open_host(
     approvals: Policy | None = None,
     trust: bool = False,
     strict: bool = False,
+    limits: HostLimits | Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
 
@@ -257,10 +260,14 @@ async def open_host(
         approvals: answers capsules' requests for approval in place of a person.
         trust: whether capsules that did not come with the host may have all that they ask for.
         strict: raise when a capsule fails to load, instead of keeping its error.
+        limits: ceilings for the whole host: single keys of `HostLimits`, which go before those of `host.toml` in the state
+            folder, or all of them.
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
-        ValueError: fewer than one worker, the principal is no name for one, or `config` or `allow_local` cannot be used.
+        ValueError: fewer than one worker, the principal is no name for one, or one of `config`, `allow_local` and `limits`
+            cannot be used.
+        ManifestError: the state folder's `host.toml` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -276,16 +283,19 @@ async def open_host(
         if folder.resolve() == Path(workspace).resolve():  # what it holds is nothing for capsules to read
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
+        ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(cache / "modules")
-        contracts = Contracts.read(capsules_folder() / CONTRACTS)
+        contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
-        bus = Bus(rules=rules)
+        backlog = Backlog(ceilings.waiting, ceilings.waiting_of_principal)
+        bus = Bus(None, rules, backlog, ceilings.watched, ceilings.publish_bytes_per_sec)
         async with _nursery() as nursery:
-            turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
-            instances, accounts = Instances(), Accounts()
+            threads = workers or min(os.cpu_count() or 1, WORKERS)
+            turns = Turns(engine, bus.lock, threads)
+            instances, accounts = Instances(memory_bytes=ceilings.memory, threads=threads + 1), Accounts()
             try:
                 dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
@@ -302,6 +312,7 @@ async def open_host(
                     auditing.denied,
                     configuration.hide_given,
                     stores.secrets.redacted,
+                    ceilings,
                 )
                 lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
 

@@ -182,6 +182,7 @@ class Outline(msgspec.Struct):
     functions: list[int] = []  # type index of each function, imported ones first
     imported_functions: int = 0
     exports: list[CoreExport] = []
+    tables: list[int] = []  # with how many elements each begins, imported ones left out
     memories: list[Limits] = []  # in pages, imported ones first
     bodies: list[tuple[int, int]] = []  # of the functions defined here
     customs: list[str] = []
@@ -214,6 +215,7 @@ def read_outline(data: bytes, bound: Bound) -> Outline:
         1: _read_types,
         2: _read_imports,
         3: _read_functions,
+        4: _read_tables,
         5: _read_memories,
         7: _read_exports,
         10: _read_code,
@@ -293,6 +295,14 @@ def _read_functions(outline: Outline, reader: Reader) -> None:
         index = reader.number()
         _type(outline, index, reader)
         outline.functions.append(index)
+
+
+def _read_tables(outline: Outline, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        if reader.data[reader.at : reader.at + 1] == b"\x40":
+            raise ModuleRefused("it has a table with an initial value for its elements, which capsules may not have")
+        _value_type(reader)
+        outline.tables.append(_limits(reader)[0])
 
 
 def _read_memories(outline: Outline, reader: Reader) -> None:

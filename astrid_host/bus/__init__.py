@@ -3,6 +3,7 @@
 Nothing here runs a guest or knows a capsule; handlers are queued by a `Sink` that the composition root supplies.
 """
 
+from astrid_host.bus.backlog import Backlog
 from astrid_host.bus.broadcast import Receiver
 from astrid_host.bus.bus import Bus, Sink
 from astrid_host.bus.events import Event
@@ -13,6 +14,7 @@ from astrid_host.bus.subscriptions import Subscription
 __all__ = [
     "FAILED",
     "SETTLED",
+    "Backlog",
     "Bus",
     "Event",
     "Failure",

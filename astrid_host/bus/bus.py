@@ -15,10 +15,11 @@ from typing import Protocol
 
 import msgspec
 
-from astrid_host.bus.broadcast import Ring
+from astrid_host.bus.backlog import Backlog
+from astrid_host.bus.broadcast import RING_BYTES, Ring
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
-from astrid_host.bus.rates import RateLimiter
+from astrid_host.bus.rates import BYTES_PER_SECOND, RateLimiter
 from astrid_host.bus.reports import FAILED, SETTLED, Failure, Report, Settled, shorten
 from astrid_host.bus.subscriptions import Subscription, Subscriptions
 from astrid_host.payloads import NIL_SOURCE, Payload
@@ -65,6 +66,9 @@ class Bus:
     Args:
         sink: who queues events for handlers.
         rules: the contract of each topic, None for one that has none; without it no topic has one.
+        backlog: the account of what waits.
+        watched: bytes of events that are kept for broadcast receivers.
+        rate: bytes that one capsule may publish in a second for one principal.
 
     Attributes:
         seq: how many events were published.
@@ -74,13 +78,21 @@ class Bus:
         stopping: the host ends what is under way; that is not warned of.
     """
 
-    def __init__(self, sink: Sink | None = None, rules: Mapping[str, Rule | None] | None = None) -> None:
+    def __init__(
+        self,
+        sink: Sink | None = None,
+        rules: Mapping[str, Rule | None] | None = None,
+        backlog: Backlog | None = None,
+        watched: int = RING_BYTES,
+        rate: int = BYTES_PER_SECOND,
+    ) -> None:
         self.lock = threading.RLock()
         self.sink = sink
         self.rules = rules
-        self.subscriptions = Subscriptions()
-        self.ring = Ring()
-        self.rates = RateLimiter()
+        self.backlog = backlog or Backlog()
+        self.subscriptions = Subscriptions(self.backlog)
+        self.ring = Ring(watched)
+        self.rates = RateLimiter(rate)
         self.seq = 0
         self.bytes = 0
         self.failures: dict[str, int] = {}
@@ -119,9 +131,21 @@ class Bus:
         else:
             depth, root = cause.depth + 1, cause.root
         event = Event(
-            topic, guest, payload.data, principal, source_id, self.seq, time.time(), entering, depth, root, asks
+            topic,
+            guest,
+            payload.data,
+            principal,
+            source_id,
+            self.seq,
+            time.time(),
+            entering,
+            depth,
+            root,
+            asks,
+            payload.form,
         )
         self._spread(event)
+        event.forget_data()
         return event
 
     def _spread(self, event: Event) -> None:

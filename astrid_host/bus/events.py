@@ -13,10 +13,11 @@ class Event:
     """One published event, and the account of what its handlers made of it.
 
     `payload` is what a guest receives, as JSON bytes; `data` the same, decoded: a struct for a known tag, else the plain JSON
-    value. `principal` is None for events that nobody caused. `seq` counts all events of a host from 1. `time` is in seconds
-    since 1970. `entering` tells events that come from outside (the host's API, timers, run loops) from those that follow
-    from another's handling. `depth` is how many events led to it, and `root` when the first of them was published, in seconds
-    of `time.monotonic`. `asks` says that its publisher asked for a settled event.
+    value. As objects a payload may take 25 times its bytes, so they are kept only while the event is handed out: after that
+    `form` decodes it for each who asks. `principal` is None for events that nobody caused. `seq` counts all events of a host
+    from 1. `time` is in seconds since 1970. `entering` tells events that come from outside (the host's API, timers, run loops)
+    from those that follow from another's handling. `depth` is how many events led to it, and `root` when the first of them was
+    published, in seconds of `time.monotonic`. `asks` says that its publisher asked for a settled event.
 
     `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
     `skipped` how many never ran, `failures` what became of those and of the ones that failed, `published` the topics that
@@ -25,12 +26,13 @@ class Event:
     """
 
     __slots__ = (
+        "_data",
         "asks",
-        "data",
         "depth",
         "done",
         "entering",
         "failures",
+        "form",
         "handlers",
         "held",
         "left",
@@ -60,10 +62,12 @@ class Event:
         depth: int = 0,
         root: float = 0.0,
         asks: bool = False,
+        form: Callable[[bytes], object] | None = None,
     ) -> None:
         self.topic = topic
         self.payload = payload
-        self.data = data
+        self._data = data
+        self.form = form
         self.principal = principal
         self.source_id = source_id
         self.seq = seq
@@ -78,6 +82,17 @@ class Event:
         self.published: list[str] | None = None
         self.refusals: list[tuple[str, Failure]] | None = None
         self.settled: list[Callable[[], None]] | None = None
+
+    @property
+    def data(self) -> object:
+        """The payload, decoded."""
+        form = self.form
+        return self._data if form is None or self._data is not None else form(self.payload)
+
+    def forget_data(self) -> None:
+        """Keep the payload's bytes only."""
+        if self.form is not None:
+            self._data = None
 
     def note_published(self, topics: list[str]) -> None:
         """Add to the topics that its handlers published."""

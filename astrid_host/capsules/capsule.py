@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -11,7 +11,7 @@ from astrid_host.calls import Account, Accounts, Call
 from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
 from astrid_host.gates import SubscribeGate
-from astrid_host.manifest import Manifest, Problem
+from astrid_host.manifest import Limits, Manifest, Problem
 from astrid_host.syscalls.ipc import Publisher
 
 State: TypeAlias = Literal["loading", "ready", "failed", "shadowed", "unloaded"]
@@ -25,7 +25,7 @@ class Capsule:
     why), `shadowed` when it stepped aside for another, `unloaded` when it was taken out, or replaced by a newer version.
     `inactive` names the topics of rows that another capsule keeps. `trusted` says that it came with the host or that the operator
     allowed it what it asks for, `roles` in which its word counts, and `owned` the topics that it answers for: its own rows of
-    exactly that name.
+    exactly that name. `unheard` has the rows of `[publish]` that reach topics on which its word does not count, with why.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.
@@ -52,6 +52,7 @@ class Capsule:
         self.trusted = bundled
         self.roles: frozenset[str] = frozenset()
         self.owned: frozenset[str] = frozenset()
+        self.unheard: Mapping[str, str] = {}
         self.aside_for = ""  # while it is shadowed, the id of the capsule that it steps aside for
         self.problems: Sequence[Problem] = ()
         self.inactive: list[str] = []
@@ -79,9 +80,13 @@ class Capsule:
         """Its manifest was read."""
         self._manifest = manifest
         self.subscribe_gate = SubscribeGate(manifest)
-        self.concurrency = manifest.limits.concurrency
-        self.timeout_s = manifest.limits.timeout_secs
-        self.quarantines = manifest.limits.on_trap == "quarantine"
+        self.limited_by(manifest.limits)
+
+    def limited_by(self, limits: Limits) -> None:
+        """What its calls may take."""
+        self.concurrency = limits.concurrency
+        self.timeout_s = limits.timeout_secs
+        self.quarantines = limits.on_trap == "quarantine"
 
     def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
         """Its module was compiled and linked."""

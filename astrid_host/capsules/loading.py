@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import trio
 from blake3 import blake3
 
@@ -21,7 +23,8 @@ from astrid_host.dispatch import Dispatcher, Handler
 from astrid_host.engine import Engine, Instances, Linker, Module, Pool, Prelinked
 from astrid_host.errors import LoadError, ModuleRefused
 from astrid_host.gates import Rules
-from astrid_host.manifest import Manifest, read_meta
+from astrid_host.limits import HostLimits
+from astrid_host.manifest import Limits, Manifest, read_meta
 from astrid_host.payloads import source_id
 from astrid_host.syscalls.ipc import Publisher
 from astrid_host.wit.types import Field, Function, ListOf, OptionOf, Primitive, Record
@@ -38,6 +41,9 @@ EXPORTS = {
 }
 WASM_BYTES = 256 << 20
 PAGE_BYTES = 1 << 16
+MANIFEST = "Capsule.toml"
+# Which of the operator's ceilings each of a manifest's limits has.
+CEILINGS = {"memory_bytes": "instance_memory", "timeout_secs": "call_secs", "concurrency": "concurrency"}
 
 
 class Loader:
@@ -53,6 +59,7 @@ class Loader:
         refused: hears of each publish that is refused to a guest.
         known: hears of each capsule's manifest before any of its guests runs.
         redacted: a text without the secrets in it, for what the log says of refusals.
+        ceilings: of the host, above which no manifest's limits count.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class Loader:
         refused: Callable[[Call, str, str, str], None] = lambda *_: None,
         known: Callable[[str, Manifest], None] = lambda *_: None,
         redacted: Callable[[str], str] = str,
+        ceilings: HostLimits | None = None,
     ) -> None:
         linker.refused = Denials(redacted).note
         self._engine = engine
@@ -76,6 +84,7 @@ class Loader:
         self._instances = instances
         self._refused = refused
         self._known = known
+        self._ceilings = ceilings or HostLimits()
 
     async def build(self, capsule: Capsule) -> ExportKind:
         """Read, check, compile and link its module; says what its `run` is.
@@ -86,6 +95,8 @@ class Loader:
         A cancelled build leaves the capsule as it was.
         """
         manifest = capsule.manifest
+        limits = capped(manifest, capsule.folder, self._ceilings)
+        capsule.limited_by(limits)
         self._known(capsule.id, manifest)
         wasm = read_wasm(capsule.folder, manifest)
         capsule.wasm_hash = blake3(wasm).hexdigest()
@@ -98,7 +109,7 @@ class Loader:
         linked = self._linker.prelink(module, EXPORTS)
         try:
             _check_exports(capsule.id, module, linked)
-            _check_memory(capsule.id, module, manifest)
+            _check_memory(capsule.id, module, limits.memory_bytes, self._ceilings)
             run = export_kinds(module.core)[RUN] if RUN in linked.entries else ExportKind.STUB
         except BaseException:
             linked.close()
@@ -106,7 +117,7 @@ class Loader:
         publisher = Publisher(
             capsule.id, capsule.source_id, manifest, self._bus, self._rules, self._dispatcher, self._refused
         )
-        pool = Pool(linked, manifest.limits.memory_bytes, self._instances)
+        pool = Pool(linked, limits.memory_bytes, self._instances)
         capsule.built(linked, pool, publisher)
         return run
 
@@ -137,15 +148,36 @@ def _check_exports(name: str, module: Module, linked: Prelinked) -> None:
         raise ModuleRefused(f"{name} exports neither {HOOK} nor {RUN}: it is not a capsule")
 
 
-def _check_memory(name: str, module: Module, manifest: Manifest) -> None:
+def capped(manifest: Manifest, folder: Path, ceilings: HostLimits) -> Limits:
+    """A manifest's `[limits]`, none of them above the operator's; each that was is warned of."""
+    limits = manifest.limits
+    changed: dict[str, Any] = {}
+    for field, ceiling in CEILINGS.items():
+        most, wanted = getattr(ceilings, ceiling), getattr(limits, field)
+        if wanted > most:
+            changed[field] = most
+            at = f"{folder / MANIFEST}:{manifest.line_of('limits', field)}"
+            log.warning(
+                "%s: %s = %s is more than this host allows: %s holds ([host] %s in host.toml)",
+                at,
+                field,
+                wanted,
+                most,
+                ceiling,
+            )
+    return msgspec.structs.replace(limits, **changed) if changed else limits
+
+
+def _check_memory(name: str, module: Module, memory_bytes: int, ceilings: HostLimits) -> None:
     """An instance that may not have the memory it begins with would trap at each call."""
     pages = module.exports["memory"].pages
     needed = pages[0] * PAGE_BYTES if pages is not None else 0
-    if needed > manifest.limits.memory_bytes:
-        raise LoadError(
-            f"{name} begins with {needed} bytes of memory and may have {manifest.limits.memory_bytes}: write "
-            f"[limits] memory_bytes = {needed} or more in its Capsule.toml"
-        )
+    if needed <= memory_bytes:
+        return
+    mend = f"write [limits] memory_bytes = {needed} or more in its Capsule.toml"
+    if needed > ceilings.instance_memory:
+        mend = f"raise instance_memory in the [host] table of host.toml to {needed} or more"
+    raise LoadError(f"{name} begins with {needed} bytes of memory and may have {memory_bytes}: {mend}")
 
 
 def read_wasm(folder: Path, manifest: Manifest) -> bytes:

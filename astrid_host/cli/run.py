@@ -41,6 +41,7 @@ def run(
     allow_local: options.AllowLocal = None,
     principal: options.Principal = "default",
     metrics: Metrics = None,
+    memory: options.Memory = None,
     log_format: options.LogFormat = "pretty",
     debug: options.Debug = False,
 ) -> None:
@@ -56,6 +57,7 @@ def run(
     logs.set_up(log_format, logging.DEBUG if debug else logging.INFO)
 
     boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    boot = replace(boot, limits={} if memory is None else {"memory": memory})
     with told(debug):
         from astrid_host.control.places import locked
 
@@ -158,4 +160,8 @@ def show(host: Host) -> None:
         if info.state == "ready" and info.inactive:
             rows = ", ".join(info.inactive)
             sys.stdout.write(f"{printable(info.id)}: rows that are never called: {printable(rows)}\n")
+        for row, why in info.unheard.items() if info.state == "ready" else ():
+            sys.stdout.write(
+                f"{printable(info.id)}: the row {printable(row)} does not count everywhere: {printable(why)}\n"
+            )
     sys.stdout.flush()

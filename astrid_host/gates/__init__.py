@@ -6,13 +6,12 @@ rights.
 """
 
 from astrid_host.gates.capabilities import holds
-from astrid_host.gates.contracts import CONTRACTS, Contracts, Rules, Speaker
+from astrid_host.gates.contracts import Contracts, Rules, Speaker
 from astrid_host.gates.paths import covers, may_read, may_write
 from astrid_host.gates.topics import PublishGate, SubscribeGate, may_publish, may_subscribe
 from astrid_host.gates.verdicts import Denial, Verdicts, quoted
 
 __all__ = [
-    "CONTRACTS",
     "Contracts",
     "Denial",
     "PublishGate",

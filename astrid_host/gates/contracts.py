@@ -1,8 +1,8 @@
-"""Topic contracts: whose word counts on a topic, told by role, as data that ships beside the convention's capsules.
+"""Topic contracts: whose word counts on a topic, told by role, as data that ships beside the conventions' capsules.
 
 A `[publish]` row says what a capsule may utter; a contract says who is believed. `Contracts` is the data and the questions about
 manifests; `Rules` is what the bus asks at each publish: it finds the contract of a topic once, and keeps the exchanges under way.
-Nothing here knows what the topics mean. A file that cannot be read is a fault of the installation, and a `ManifestError`.
+Nothing here knows what the topics mean. A file that cannot be read is a fault of the installation, and a `LoadError`.
 
 An id in a payload is no proof: whoever answers must own the topic that the request was passed on under, and a request with an id
 that another speaker has open is refused.
@@ -24,7 +24,6 @@ from astrid_host.topics import FAILED_TOPICS, SETTLED_TOPICS, TOPIC_BYTES, bus_m
 if TYPE_CHECKING:
     from astrid_host.manifest import Manifest
 
-CONTRACTS = "contracts.toml"
 KEPT_RULES = 8192
 HANDLER = "handler:"
 Interceptors = Literal["free", "own", "consent"]
@@ -80,8 +79,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    role: dict[str, Role]
-    contract: tuple[Contract, ...]
+    role: dict[str, Role] = {}
+    contract: tuple[Contract, ...] = ()
 
 
 class Contracts:
@@ -97,20 +96,27 @@ class Contracts:
         self._contracts = tuple(contracts)
 
     @classmethod
-    def read(cls, path: Path) -> Contracts:
-        """Read a file of contracts.
+    def read(cls, files: Iterable[Path]) -> Contracts:
+        """Read files of contracts, which hold in the order of the files.
 
         Raises:
-            LoadError: it cannot be read, or names a role that it does not declare.
+            LoadError: one cannot be read, or names a role that none of them declares.
         """
-        try:
-            file = msgspec.convert(tomllib.loads(path.read_text()), _File)
-        except (OSError, ValueError) as error:
-            raise LoadError(f"{path} cannot be read: {error}; install the host again") from None
-        unknown = {role for contract in file.contract for role in contract.roles} - set(file.role)
+        roles: dict[str, Role] = {}
+        contracts: list[Contract] = []
+        where: dict[str, Path] = {}
+        for path in files:
+            try:
+                file = msgspec.convert(tomllib.loads(path.read_text()), _File)
+            except (OSError, ValueError) as error:
+                raise LoadError(f"{path} cannot be read: {error}; install the host again") from None
+            roles.update(file.role)
+            contracts.extend(file.contract)
+            where.update((role, path) for contract in file.contract for role in contract.roles)
+        unknown = sorted(set(where) - set(roles))
         if unknown:
-            raise LoadError(f"{path} names roles that it does not declare: {', '.join(sorted(unknown))}")
-        return cls(file.role, file.contract)
+            raise LoadError(f"{where[unknown[0]]} names the role {unknown[0]!r}, which no file of contracts declares")
+        return cls(roles, contracts)
 
     def role(self, name: str) -> Role:
         """What is said of a role."""
@@ -131,7 +137,7 @@ class Contracts:
         reached = [
             (row, contract)
             for row in manifest.publish
-            for contract in self._reached(row, subtree=True)
+            for contract in self._meant(row)
             if contract.speakers is not None and contract.roles and not _may_own(contract, handled)
         ]
         found: dict[str, list[str]] = {}
@@ -152,7 +158,7 @@ class Contracts:
         handled = [row.pattern for row in manifest.subscribe]
         found: dict[str, str] = {}
         for row in manifest.publish:
-            for contract in self._reached(row, subtree=True):
+            for contract in self._meant(row):
                 if (
                     contract.speakers is None
                     or _may_own(contract, handled)
@@ -182,6 +188,13 @@ class Contracts:
             contract.interceptors == "consent" or (contract.interceptors == "own" and "*" in pattern.split("."))
             for contract in self._reached(pattern, subtree=False)
         )
+
+    def _meant(self, row: str) -> list[Contract]:
+        """The contracts that a row of `[publish]` is about: the one that covers it whole, or all that it reaches. A row may cover
+        exceptions of its contract as well; nothing is claimed by that."""
+        reached = self._reached(row, subtree=True)
+        last = reached[-1:]
+        return last if last and covers(pattern_of(last[0].topic), pattern_of(row)) else reached
 
     def _reached(self, pattern: str, *, subtree: bool) -> list[Contract]:
         """The contracts that hold for some topic that a pattern covers."""
@@ -289,20 +302,18 @@ class Rule:
             return None  # nobody can take it for an answer
         exchange = self._exchanges.find(principal, key)
         if contract.opens is not None or contract.passes is not None:
-            if exchange is None or exchange.opener == source_id or (contract.passes is not None and not exchange.topic):
+            waits = exchange is None or (contract.passes is not None and len(exchange.topics) < exchange.requests)
+            if waits or exchange is None or exchange.opener == source_id:
                 return None
-            return (
-                f"{self._key} {_shown(key)} is in use by another speaker: use an id of your own, that nobody can guess"
-            )
+            return f"{self._key} {_shown(value)} is in use by another speaker: use an id of your own, that nobody can guess"
         if exchange is None:
-            return f"no exchange with {self._key} {_shown(key)} is under way for {principal}: it is over, or was never asked for"
-        if contract.closes is not None or not self._owners:
+            return f"no exchange with {self._key} {_shown(value)} is under way for {principal}: it is over, or nobody asked"
+        if contract.closes is not None or not self._owners or any(owner in exchange.topics for owner in self._owners):
             return None
-        if exchange.answered:
-            return f"{self._key} {_shown(key)} was answered already: one answer counts"
-        if exchange.topic not in self._owners:
-            return f"{self._key} {_shown(key)} was passed on under {exchange.topic or 'no topic yet'}: only its owner answers it"
-        return None
+        return (
+            f"the exchange with {self._key} {_shown(value)} is not one that was passed on under {' or '.join(self._owners)} and "
+            "waits for an answer"
+        )
 
     def _refuses_cancel(self, listed: Any, source_id: str, principal: str | None) -> str | None:
         for key in listed if isinstance(listed, list) else ():
@@ -320,18 +331,17 @@ class Rule:
         contract, exchanges = self._contract, self._exchanges
         if contract.closes is not None:
             exchanges.close(principal, key)
-            return
-        if contract.opens is not None:
+        elif contract.opens is not None:
             exchanges.open(principal, key, source_id)
-            return
-        exchange = exchanges.find(principal, key)
-        if contract.answers is not None:
-            if exchange is not None:
-                exchange.answered = True
-        elif exchange is None:
-            exchanges.open(principal, key, source_id, self._topic)
-        else:
-            exchange.topic, exchange.answered = self._topic, False
+        elif contract.passes is not None:
+            exchange = exchanges.find(principal, key)
+            if exchange is None or (exchange.opener == source_id and len(exchange.topics) >= exchange.requests):
+                exchange = exchanges.open(principal, key, source_id)
+            exchange.topics.append(self._topic)
+        elif (exchange := exchanges.find(principal, key)) is not None:
+            for owner in self._owners:
+                if owner in exchange.topics:
+                    exchange.topics.remove(owner)
 
 
 class Rules(dict[str, "Rule | None"]):

@@ -24,14 +24,15 @@ def id_of(value: object) -> str | None:
 
 
 class Exchange:
-    """One request under way: who opened it, the topic it was passed on under ("" before that), and whether it was answered."""
+    """What is under way with one id: who opened it, how many requests have no result yet, and the topics under which they were
+    passed on and not answered. A speaker may use its own id again before the first result is there."""
 
-    __slots__ = ("answered", "opener", "topic")
+    __slots__ = ("opener", "requests", "topics")
 
-    def __init__(self, opener: str, topic: str) -> None:
+    def __init__(self, opener: str) -> None:
         self.opener = opener
-        self.topic = topic
-        self.answered = False
+        self.requests = 1
+        self.topics: list[str] = []
 
 
 class Exchanges:
@@ -50,23 +51,29 @@ class Exchanges:
         """The exchange under way with that id."""
         return self._open.get((principal, id))
 
-    def open(self, principal: str | None, id: str, opener: str, topic: str = "") -> None:  # noqa: A002
-        """Begin one. The same speaker's older one with that id is forgotten."""
-        self.close(principal, id)
-        self._open[principal, id] = Exchange(opener, topic)
-        own = self._by_opener.get((opener, principal))
-        if own is None:
-            own = self._by_opener[opener, principal] = {}
-        elif len(own) >= (OF_THE_HOST if opener == NIL_SOURCE else OF_A_CAPSULE):
-            self.close(principal, next(iter(own)))
-            own = self._by_opener.setdefault((opener, principal), own)
+    def open(self, principal: str | None, id: str, opener: str) -> Exchange:  # noqa: A002
+        """Begin one; or add a request to it, if it is under way."""
+        exchange = self._open.get((principal, id))
+        if exchange is not None:
+            exchange.requests += 1
+            return exchange
+        exchange = self._open[principal, id] = Exchange(opener)
+        own = self._by_opener.setdefault((opener, principal), {})
+        if len(own) >= (OF_THE_HOST if opener == NIL_SOURCE else OF_A_CAPSULE):
+            oldest = next(iter(own))
+            del own[oldest], self._open[principal, oldest]
         own[id] = None
+        return exchange
 
     def close(self, principal: str | None, id: str) -> None:  # noqa: A002
-        """End one, if it is under way."""
-        exchange = self._open.pop((principal, id), None)
+        """One of its requests has its result; with the last one it is over."""
+        exchange = self._open.get((principal, id))
         if exchange is None:
             return
+        exchange.requests -= 1
+        if exchange.requests > 0:
+            return
+        del self._open[principal, id]
         own = self._by_opener[exchange.opener, principal]
         del own[id]
         if not own:

@@ -59,7 +59,7 @@ def check(path: Path) -> tuple[Manifest | None, list[Problem]]:
 def check_text(text: str, path: Path) -> tuple[Manifest | None, list[Problem]]:
     """The same for the text of a manifest that is, or would be, at `path`."""
     text = text.removeprefix("\ufeff")
-    data = _parse(text, path)
+    data = parse_toml(text, path)
     if isinstance(data, Problem):
         return None, [data]
     sheet = Sheet(data, text, path)
@@ -97,7 +97,8 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _parse(text: str, path: Path) -> dict[str, Any] | Problem:
+def parse_toml(text: str, path: Path) -> dict[str, Any] | Problem:
+    """The tables of a TOML text, or why it is none."""
     try:
         if text.count(".") > DOTS_MOST:
             for number, line in enumerate(text.split("\n"), 1):

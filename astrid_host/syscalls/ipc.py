@@ -47,7 +47,7 @@ class Room(Protocol):
         """The queues that have none; empty at most times."""
         ...
 
-    def refuses(self, call: Call, topic: str, principal: str) -> str | None:
+    def refuses(self, call: Call, topic: str, principal: str, size: int) -> str | None:
         """Why there is no room for one more event that a guest publishes, or None. The guest may be made to stand still."""
         ...
 
@@ -108,7 +108,7 @@ class Publisher:
         if rule is not None and rule.reads:
             payload = canonical(payload)
         with bus.lock:
-            if room.crowded and (why := room.refuses(call, topic, principal)):
+            if (room.crowded or bus.backlog.pressed) and (why := room.refuses(call, topic, principal, size)):
                 self.refuse(call, topic, "backpressure", why, "queue-full")
             if cause is not None and cause.depth >= LOOP_DEPTH and (why := endless(cause)):
                 self.refuse(call, topic, "quota", why, "loop")

@@ -25,7 +25,7 @@ from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
-from astrid_host.engine import Engine, Instances, Linker
+from astrid_host.engine import Bounds, Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
@@ -287,7 +287,9 @@ async def open_host(
         stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
-        engine = Engine(cache / "modules")
+        engine = Engine(
+            cache / "modules", Bounds(ceilings.compile_memory, ceilings.compile_secs, ceilings.module_cache)
+        )
         contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
         backlog = Backlog(ceilings.waiting, ceilings.waiting_of_principal)
@@ -314,14 +316,25 @@ async def open_host(
                     stores.secrets.redacted,
                     ceilings,
                 )
-                lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
+                lifecycle = Lifecycle(stores.installed, turns, configuration.tell, ceilings.hook_secs)
 
                 def gone(capsule: Capsule) -> None:
                     functions.forget(capsule)
 
                 run_loops = RunLoops(bus, turns, nursery, gone)
                 registry = Registry(
-                    loader, dispatcher, bus, run_loops, principal, accounts, bound_once, contracts, trust, lifecycle
+                    loader,
+                    dispatcher,
+                    bus,
+                    run_loops,
+                    principal,
+                    accounts,
+                    bound_once,
+                    contracts,
+                    trust,
+                    None if _in_memory(state_dir) else lifecycle,
+                    nursery,
+                    ceilings.start_secs,
                 )
                 stack.callback(registry.close)
                 functions = HostFunctions(
@@ -345,6 +358,7 @@ async def open_host(
                 _tell_unknown(config or {}, registry)
                 tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
+                registry.starting.joined = announcing.change
                 replacing = Replacing(
                     registry, bus, run_loops, turns, nursery, gone, announcing.change, announcing.seen
                 )

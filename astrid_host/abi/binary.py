@@ -1,8 +1,8 @@
 """Reading WebAssembly binaries: sections, types, imports, exports, code. No length in a file is trusted.
 
 Malformed input is a `ModuleRefused` that says where. Nothing here validates a module: the engine does that when it compiles,
-and whatever it would refuse may be read here as something else, but never beyond the file. Python objects are made of a file only up
-to a bound (`Bound`): a module with more sections, entries or names than any capsule has is refused before they are read.
+and whatever it would refuse may be read here as something else, but never beyond the file. Python objects are made of a file
+only up to a bound (`Bound`): a module with more sections, entries or names than any capsule has is refused before they are read.
 """
 
 from __future__ import annotations

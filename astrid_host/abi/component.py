@@ -15,7 +15,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, Bound, CoreExport, CoreImport, Outline, read_outline, sections
+from astrid_host.abi.binary import (
+    COMPONENT,
+    CORE,
+    MAGIC,
+    Bound,
+    CoreExport,
+    CoreImport,
+    Outline,
+    read_outline,
+    sections,
+)
 from astrid_host.errors import ModuleRefused
 
 DEPTH, MODULES = 8, 1_000

@@ -25,6 +25,7 @@ from astrid_host.capsules.lifecycle import Lifecycle
 from astrid_host.capsules.loading import Loader, handlers_of
 from astrid_host.capsules.making import make_instance
 from astrid_host.capsules.runloops import READY_S, RunLoops
+from astrid_host.capsules.starting import Starting
 from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import AstridError
 from astrid_host.gates import Contracts
@@ -47,6 +48,8 @@ class Registry:
         contracts: which roles there are.
         trust: whether capsules that did not come with the host hold the roles that they want.
         lifecycle: runs install and upgrade hooks; None for a host that runs none.
+        nursery: in which capsules that take long to load go on doing so; None waits for all.
+        start_secs: for how long a start waits while nothing comes forward.
     """
 
     def __init__(
@@ -61,7 +64,10 @@ class Registry:
         contracts: Contracts,
         trust: bool = False,
         lifecycle: Lifecycle | None = None,
+        nursery: trio.Nursery | None = None,
+        start_secs: float = 2.0,
     ) -> None:
+        self.starting = Starting(self, nursery, start_secs)
         self.capsules: dict[str, Capsule] = {}
         self._loader = loader
         self._dispatcher = dispatcher
@@ -92,7 +98,7 @@ class Registry:
             AstridError: with `strict`, why a capsule failed.
         """
         self._bundled = bundled.resolve()
-        self._read(places, bundled, strict)
+        await self._read(places, bundled, strict)
         described = [
             capsule for capsule in self.capsules.values() if capsule.has_manifest and capsule.state == "loading"
         ]
@@ -102,12 +108,7 @@ class Registry:
         self.capsules = {capsule.id: capsule for capsule in (*ordered, *rest)}
         for capsule in ordered:
             self._shadow(capsule)
-        # All are built before the first starts: compiling takes long, and a run loop may not wait long for the others.
-        for capsule, run in await self._build_all(ordered, strict):
-            if await self._start(capsule, run, strict):
-                continue
-            for back, kind in await self._build_all(self._returning(capsule), strict):
-                await self._start(back, kind, strict)
+        await self.starting.run(ordered, strict)
         self._tell_unsatisfied([capsule for capsule in self.capsules.values() if capsule.has_manifest])
         await self._await_run_loops()
         self.complete = True
@@ -116,15 +117,21 @@ class Registry:
         """The folders of the loaded capsules, by package name. From any thread."""
         return {name: capsule.folder for name, capsule in self.capsules.copy().items() if capsule.state == "ready"}
 
-    def _read(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
+    async def _read(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
         given = [place for place in places if place.resolve() != bundled.resolve()]
         own = [place for place in places if place.resolve() == bundled.resolve()]
         for is_bundled, group in ((False, given), (True, own)):
-            for folder in find_folders(group):
-                self._read_one(folder, is_bundled, strict)
+            for folder, (found, problems) in await trio.to_thread.run_sync(_manifests, group, abandon_on_cancel=True):
+                self._read_one(folder, found, problems, is_bundled, strict)
 
-    def _read_one(self, folder: Path, is_bundled: bool, strict: bool) -> None:
-        found, problems = manifests.check(folder / MANIFEST)
+    def _read_one(
+        self,
+        folder: Path,
+        found: Manifest | None,
+        problems: Sequence[manifests.Problem],
+        is_bundled: bool,
+        strict: bool,
+    ) -> None:
         name = found.package.name if found is not None else folder.name
         first = self.capsules.get(name)
         if first is not None and not is_bundled:
@@ -158,7 +165,7 @@ class Registry:
             error = manifests.ManifestError(errors)
             if strict:
                 raise error
-            self._failed(capsule, error)
+            self.failed(capsule, error)
 
     def describe(self, capsule: Capsule, manifest: Manifest) -> None:
         """Its manifest was read: what it may do, and in which roles its word counts."""
@@ -194,12 +201,12 @@ class Registry:
         reasons = [(capsule, self._gives_way(capsule.manifest, new.manifest)) for capsule in bundled]
         return [(capsule, why) for capsule, why in reasons if why]
 
-    def _replaces(self, given: Capsule) -> bool:
+    def replaces(self, given: Capsule) -> bool:
         """Whether a bundled capsule steps aside for it."""
         asides = (capsule.aside_for for capsule in self.capsules.values())
         return not given.bundled and (given.id in self._set_aside or given.id in asides)
 
-    def _returning(self, failed: Capsule) -> list[Capsule]:
+    def returning(self, failed: Capsule) -> list[Capsule]:
         """The bundled capsules that stepped aside for one that did not load: they take part after all."""
         if failed.bundled:
             return []
@@ -231,45 +238,27 @@ class Registry:
                 return f"binds {row.pattern} too"
         return ""
 
-    async def _build_all(self, capsules: Iterable[Capsule], strict: bool) -> list[tuple[Capsule, ExportKind]]:
-        """Build those that take part, and what comes back for those that fail; in load order."""
-        built: dict[str, tuple[Capsule, ExportKind]] = {}
-        waiting = [capsule for capsule in capsules if capsule.state == "loading"]
-        for capsule in waiting:
-            run = await self._build(capsule, strict)
-            if run is None:
-                waiting.extend(self._returning(capsule))
-            else:
-                built[capsule.id] = capsule, run
-        return [built[name] for name in self.capsules if name in built]
+    async def build(self, capsule: Capsule) -> ExportKind:
+        """Build it for a host that starts. Raises AstridError."""
+        run = await self._loader.build(capsule)
+        if run is ExportKind.STUB and self.replaces(capsule):  # others take the time to see at their first call
+            await make_instance(self._dispatcher.turns, capsule)
+        return run
 
-    async def _build(self, capsule: Capsule, strict: bool) -> ExportKind | None:
-        try:
-            run = await self._loader.build(capsule)
-            if run is ExportKind.STUB and self._replaces(capsule):  # others take the time to see at their first call
-                await make_instance(self._dispatcher.turns, capsule)
-            return run
-        except AstridError as error:
-            if strict:
-                raise
-            self._failed(capsule, error)
-            return None
+    async def start(self, capsule: Capsule, run: ExportKind) -> None:
+        """Run the hook that is due, and let it take part. Raises AstridError."""
+        await self._run_hook(capsule)
+        if run is not ExportKind.STUB:
+            self.own_as_run_loop(capsule)
+        if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
+            self.warn_of_dead_rows(capsule)
+        else:
+            self.bind(capsule)
 
-    async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> bool:
-        try:
-            await self._run_hook(capsule)
-            if run is not ExportKind.STUB:
-                self.own_as_run_loop(capsule)
-            if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
-                self.warn_of_dead_rows(capsule)
-            else:
-                self.bind(capsule)
-        except AstridError as error:
-            if strict:
-                raise
-            self._failed(capsule, error)
-            return False
-        return True
+    def reserve(self, capsule: Capsule) -> None:
+        """Its place in the load order has come before it is there: topics that may be bound once are kept for it."""
+        handlers_of(capsule, partial(self._keeps, capsule))
+        capsule.inactive = []  # said again when it is bound
 
     async def prepare(self, capsule: Capsule) -> ExportKind:
         """Build it, see that it has instances, and run the hook that is due; says what its `run` is.
@@ -375,14 +364,15 @@ class Registry:
                 log.warning("%s: its run loop did not say within %g s that it is ready", capsule.id, READY_S)
 
     def _tell_unsatisfied(self, ordered: Iterable[Capsule]) -> None:
-        ready = [capsule for capsule in ordered if capsule.state == "ready"]
-        for capsule in ready:
-            for wanted in unsatisfied(capsule.manifest, [other.manifest for other in ready]):
+        there = [capsule for capsule in ordered if capsule.state in ("ready", "loading")]
+        for capsule in there:
+            for wanted in unsatisfied(capsule.manifest, [other.manifest for other in there]):
                 log.warning("%s imports %s, which no loaded capsule exports", capsule.id, wanted)
 
-    def _failed(self, capsule: Capsule, error: AstridError) -> None:
+    def failed(self, capsule: Capsule, error: AstridError) -> None:
         capsule.fail(str(error))
         capsule.close()
+        self.free(capsule, ())
         log.error("the capsule in %s was not loaded: %s", capsule.folder, error)
 
     def by_source(self, source: str) -> Capsule | None:
@@ -393,6 +383,11 @@ class Registry:
         """Close every capsule's instances; no call is under way any more."""
         for capsule in (*self.capsules.values(), *self.leaving):
             capsule.close()
+
+
+def _manifests(places: Sequence[Path]) -> list[tuple[Path, tuple[Manifest | None, Sequence[manifests.Problem]]]]:
+    """The capsules below some places, with what their manifests say. On a thread: they are others' files."""
+    return [(folder, manifests.check(folder / MANIFEST)) for folder in find_folders(places)]
 
 
 def _tell_back(name: str, failed: Capsule) -> None:

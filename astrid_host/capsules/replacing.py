@@ -94,7 +94,7 @@ class Replacing:
             old = self._named(name)
             self._check_place(old)
             try:
-                new = self._read(old)
+                new = await self._read(old)
                 kind = await self._registry.prepare(new)
                 with trio.CancelScope(shield=True):  # from here on, half of it would leave none of the two
                     await self._take_over(old, new, kind)
@@ -161,6 +161,8 @@ class Replacing:
 
     def _check_place(self, old: Capsule) -> None:
         """One that steps aside may not come beside the one that it steps aside for."""
+        if old.id in self._registry.starting.late:
+            raise LoadError(f"{old.id} is still being loaded: try again when it has joined")
         other = self._registry.capsules.get(old.aside_for)
         if old.state == "shadowed" and other is not None and other.state != "unloaded":
             raise LoadError(f"{old.id} {old.error}: unload {other.id} first")
@@ -172,8 +174,8 @@ class Replacing:
             raise LoadError(f"there is no capsule {name!r}; there are: {known}")
         return capsule
 
-    def _read(self, old: Capsule) -> Capsule:
-        found, problems = manifests.check(old.folder / MANIFEST)
+    async def _read(self, old: Capsule) -> Capsule:
+        found, problems = await trio.to_thread.run_sync(manifests.check, old.folder / MANIFEST, abandon_on_cancel=True)
         errors = [problem for problem in problems if problem.severity == "error"]
         if found is None or errors:
             raise manifests.ManifestError(errors)

@@ -161,14 +161,14 @@ def _wasm_hash(boot: Boot, name: str) -> str:
     from blake3 import blake3
 
     from astrid_host.capsules import find_folders
-    from astrid_host.capsules.loading import read_wasm
-    from astrid_host.manifest import check
+    from astrid_host.capsules.loading import module_file
+    from astrid_host.manifest import check, read_module
 
     known: dict[str, str] = {}
     for folder in find_folders(boot.places()):
         manifest, _problems = check(folder / "Capsule.toml")
         if manifest is not None and name == manifest.package.name and name not in known:
-            known[name] = blake3(read_wasm(folder, manifest)).hexdigest()
+            known[name] = blake3(read_module(module_file(folder, manifest))).hexdigest()
         elif manifest is not None:
             known.setdefault(manifest.package.name, "")
     if name not in known:

@@ -6,6 +6,7 @@ host function raised comes out of the call that made it, and of no other.
 """
 
 from astrid_host.engine.activation import CHATTY_CALLS, Activation, Suspend
+from astrid_host.engine.bounds import Bounds
 from astrid_host.engine.compiling import Compilation
 from astrid_host.engine.engine import TICK_S, Engine, Source, wat
 from astrid_host.engine.instance import Entry, Instance
@@ -17,6 +18,7 @@ __all__ = [
     "CHATTY_CALLS",
     "TICK_S",
     "Activation",
+    "Bounds",
     "Compilation",
     "Engine",
     "Entry",

@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 HASH, INNER = ".blake3", ".inner"
 USED_S = 600.0  # a file's time of use is not noted more often
 PART_S = 3600.0  # what is still being written after so long was left behind
-_NAME = re.compile(r"(?:(?P<version>[0-9]+(?:\.[0-9]+)*)-)?(?P<key>[0-9a-f]{64})\.(?P<kind>module|blake3|inner)(?P<part>\..*part)?")
+_NAME = re.compile(
+    r"(?:(?P<version>[0-9]+(?:\.[0-9]+)*)-)?(?P<key>[0-9a-f]{64})\.(?P<kind>module|blake3|inner)(?P<part>\..*part)?"
+)
 
 
 class ModuleCache:

@@ -5,7 +5,7 @@ gigabytes. Here it can be ended at any time, and takes nobody down with it. The 
 environment, holds no descriptor but its three, and ends with the host, however that ends: when its standard input does.
 
 From the host, for each module: a line of JSON, `{"bytes", "path"}`, and so many bytes, a core module. To the host: a line of
-JSON, `{"resident"}` in bytes when the compiled form lies at `path`, or `{"refused"}`, `{"unkept"}` or `{"memory"}` with the reason.
+JSON, `{"resident"}` in bytes when the compiled form lies at `path`; else `{"refused"}`, `{"unkept"}` or `{"memory"}`, and why.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,7 +45,7 @@ def main(memory_bytes: int) -> None:
             request, wasm = jobs.get(timeout=IDLE_S)
         except queue.Empty:
             os._exit(0)
-        _answer(_contained(lambda: _compile(engine, cache, wasm, Path(request["path"]))))
+        _answer(_contained(partial(_compile, engine, cache, wasm, Path(request["path"]))))
         del wasm
 
 

@@ -23,13 +23,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from astrid_host.bounds import Bounds
+from astrid_host.engine.bounds import Bounds
 from astrid_host.errors import ModuleRefused
 
 LARGE_BYTES = 512 << 20  # a process that took so much is not kept
 START_S = 30.0
 # The program's own modules, and no others: no site, no environment, no user's folder.
-_PROGRAM = "import sys; sys.path[:0] = sys.argv[2:]; from astrid_host.engine.compiler import main; main(int(sys.argv[1]))"
+_PROGRAM = (
+    "import sys; sys.path[:0] = sys.argv[2:]; from astrid_host.engine.compiler import main; main(int(sys.argv[1]))"
+)
 _PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
@@ -65,7 +67,8 @@ class Worker:
     def ask(self, wasm: bytes, path: Path, secs: float) -> dict[str, Any] | None:
         """Have a module compiled; None when it was not done in that time, `_Gone` when the process had ended before it began."""
         process = self._process
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             _write(process.stdin.fileno(), json.dumps({"bytes": len(wasm), "path": str(path)}).encode() + b"\n")
             _write(process.stdin.fileno(), wasm)
@@ -141,8 +144,8 @@ class Compilation:
         if answer is None:
             raise ModuleRefused(self._too_much(f"{self._bounds.compile_secs:g} s", "compile_secs"))
         if "memory" in answer:
-            most = self._bounds.compile_memory_bytes
-            raise ModuleRefused(self._too_much(f"{most} bytes of memory", "compile_memory_bytes"))
+            most = self._bounds.compile_memory
+            raise ModuleRefused(self._too_much(f"{most} bytes of memory", "compile_memory"))
         if "unkept" in answer:
             raise Unkept(answer["unkept"])
         if "refused" in answer:
@@ -151,12 +154,12 @@ class Compilation:
     def _too_much(self, limit: str, key: str) -> str:
         return (
             f"{self._name}: its module of {len(self._wasm)} bytes takes more than {limit} to compile. Build a smaller one, or, "
-            f"where it is meant to be so large, raise {key} in the operator's [host] table"
+            f"where it is meant to be so large, raise {key} in the [host] table of host.toml"
         )
 
     def _answer(self, path: Path) -> dict[str, Any] | None:
         while True:
-            worker = self._workers.take(self._bounds.compile_memory_bytes, lambda: self._ended)
+            worker = self._workers.take(self._bounds.compile_memory, lambda: self._ended)
             if worker is None:
                 return None
             with self._lock:

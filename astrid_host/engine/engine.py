@@ -1,8 +1,8 @@
 """The engine: one configuration of wasmtime, the compiler, the cache, the clock's tick.
 
 Every module of a host is compiled by one engine. Guests have no threads, no shared memory, no second memory, no garbage
-collection and no exceptions of their own. A module that is not in the cache is compiled in a process of its own, with limits of time and
-memory, and read from the cache then; only validated, compiled code of a folder of this user's is ever loaded.
+collection and no exceptions of their own. A module that is not in the cache is compiled in a process of its own, with limits of time
+and memory, and read from the cache then; only validated, compiled code of a folder of this user's is ever loaded.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import wasmtime
 
 from astrid_host.abi import CoreModule, core_module
-from astrid_host.bounds import BOUNDS, Bounds
 from astrid_host.engine import native
+from astrid_host.engine.bounds import BOUNDS, Bounds
 from astrid_host.engine.cache import ModuleCache
 from astrid_host.engine.compiling import WORKERS, Compilation, Unkept
 from astrid_host.engine.module import Module
@@ -125,7 +125,7 @@ class Engine:
             try:
                 compilation.run(source.path)
                 module = self.cached(name, source)
-                self.cache.prune(self.bounds.module_cache_bytes, source.path)
+                self.cache.prune(self.bounds.module_cache, source.path)
             except (Unkept, OSError) as error:
                 log.warning("a compiled module was not kept in %s: %s", source.path.parent, error)
         if module is None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 IDLE_S = 10.0
-NICENESS = 10
+NICENESS = 5
 OUTPUT_BYTES = 2 << 30
 DESCRIPTORS = 64
 

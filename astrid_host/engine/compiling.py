@@ -191,11 +191,14 @@ class Workers:
 
     Args:
         most: how many at once.
+
+    Attributes:
+        busy: those that compile now.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._busy: set[Worker] = set()
+        self.busy: set[Worker] = set()
         self._idle: list[Worker] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -204,7 +207,7 @@ class Workers:
     def take(self, memory_bytes: int, given_up: Any) -> Worker | None:
         """A process with that limit of memory, once fewer than the most are busy; None when `given_up()` is true first."""
         with self._changed:
-            while len(self._busy) >= self.most and not given_up() and not self._closed:
+            while len(self.busy) >= self.most and not given_up() and not self._closed:
                 self._changed.wait()
             if given_up() or self._closed:
                 return None
@@ -218,13 +221,13 @@ class Workers:
                 taken = fitting[0] if fitting else Worker(memory_bytes)
             except OSError as error:
                 raise ModuleRefused(f"no process can be started to compile it: {error.strerror or error}") from error
-            self._busy.add(taken)
+            self.busy.add(taken)
             return taken
 
     def give_back(self, worker: Worker, *, keep: bool) -> None:
         """A process that was taken is free again."""
         with self._changed:
-            self._busy.discard(worker)
+            self.busy.discard(worker)
             if keep and worker.is_there and not self._closed:
                 self._idle.append(worker)
             else:
@@ -240,7 +243,7 @@ class Workers:
         """End all of them."""
         with self._changed:
             self._closed = True
-            for worker in self._busy:
+            for worker in self.busy:
                 worker.kill()
             for worker in self._idle:
                 worker.close()

@@ -1,8 +1,8 @@
 """The engine: one configuration of wasmtime, the compiler, the cache, the clock's tick.
 
 Every module of a host is compiled by one engine. Guests have no threads, no shared memory, no second memory, no garbage
-collection and no exceptions of their own. A module that is not in the cache is compiled in a process of its own, with limits of time
-and memory, and read from the cache then; only validated, compiled code of a folder of this user's is ever loaded.
+collection and no exceptions of their own. A module that is not in the cache is compiled in a process of its own, with limits of
+time and memory, and read from the cache then; only validated, compiled code of a folder of this user's is ever loaded.
 """
 
 from __future__ import annotations

@@ -284,7 +284,8 @@ async def open_host(
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
-        stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
+        kept = None if _in_memory(state_dir) else folder
+        stores = stack.enter_context(contextlib.closing(Stores(kept, 0, (ceilings.kv, ceilings.kv_of_all))))
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(

@@ -19,6 +19,7 @@ class Stores:
 
     Args:
         state_dir: the folder that holds them; None keeps them in memory.
+        kv_quota: bytes that one namespace of kv may have, and all of them together.
         wait_s: for how many seconds a write waits while another process has the database locked. With 0 it raises Locked at
             once, for threads that must not wait.
 
@@ -36,10 +37,12 @@ class Stores:
         StoreError: the database cannot be opened.
     """
 
-    def __init__(self, state_dir: Path | None, wait_s: float = BUSY_S) -> None:
+    def __init__(
+        self, state_dir: Path | None, wait_s: float = BUSY_S, kv_quota: tuple[int, int] = (1 << 62, 1 << 62)
+    ) -> None:
         self._database = Database.in_memory() if state_dir is None else Database.open(state_dir, wait_s)
         self.retries = self._database.retries
-        self.kv = KvStore(self._database)
+        self.kv = KvStore(self._database, *kv_quota)
         self.installed = InstalledStore(self._database)
         self.audit = AuditStore(self._database)
         self.settings = SettingsStore(self._database)

@@ -285,7 +285,9 @@ async def open_host(
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
         kept = None if _in_memory(state_dir) else folder
-        stores = stack.enter_context(contextlib.closing(Stores(kept, 0, (ceilings.kv, ceilings.kv_of_all))))
+        stores = stack.enter_context(
+            contextlib.closing(Stores(kept, 0, (ceilings.kv, ceilings.kv_of_all), ceilings.audit))
+        )
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(

@@ -81,7 +81,6 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
             they join it when they are done.
         kv: bytes that one capsule may keep in kv for one principal, keys and values.
         kv_of_all: the same for all of them together.
-        home: bytes that one capsule may keep in the files of one home or `/tmp`.
         audit: bytes of the audit's rows; the oldest are let go, and what they were is vouched for by a checkpoint.
     """
 
@@ -101,7 +100,6 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
     start_secs: Seconds = 2.0
     kv: Bytes = 256 * MIB
     kv_of_all: Bytes = 4 * GIB
-    home: Bytes = 1 * GIB
     audit: Bytes = 512 * MIB
 
 

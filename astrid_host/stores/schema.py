@@ -128,5 +128,31 @@ STEPS: tuple[tuple[str, ...], ...] = (
             UPDATE kv_usage SET bytes = bytes - {_size("OLD")} WHERE namespace IN (OLD.namespace, '');
         END
         """,
+        """
+        CREATE TABLE audit_checkpoints (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            seq INTEGER NOT NULL,
+            hash BLOB NOT NULL,
+            rows INTEGER NOT NULL,
+            time INTEGER NOT NULL,
+            before BLOB NOT NULL,
+            seal BLOB NOT NULL
+        )
+        """,
+        """
+        CREATE TRIGGER audit_checkpoints_are_never_changed BEFORE UPDATE ON audit_checkpoints
+        BEGIN SELECT RAISE(ABORT, 'checkpoints only grow'); END
+        """,
+        """
+        CREATE TRIGGER audit_checkpoints_are_never_cut BEFORE DELETE ON audit_checkpoints
+        BEGIN SELECT RAISE(ABORT, 'checkpoints only grow'); END
+        """,
+        "CREATE TABLE audit_segments (last INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)",
+        "DROP TRIGGER audit_is_never_cut",
+        """
+        CREATE TRIGGER audit_is_never_cut BEFORE DELETE ON audit
+        WHEN OLD.seq > (SELECT coalesce(max(seq), 0) FROM audit_checkpoints)
+        BEGIN SELECT RAISE(ABORT, 'the audit only grows'); END
+        """,
     ),
 )

@@ -306,7 +306,7 @@ async def open_host(
                 bus.sink = dispatcher
                 patience = None if _in_memory(state_dir) else Patience(stores.retries, turns)
                 auditing = Auditing(stores.audit, stores.secrets.redacted, patience)
-                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing)
+                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing, ceilings.call_bytes)
                 loader = Loader(
                     engine,
                     Linker(engine.wasmtime, imports),

@@ -1,9 +1,9 @@
 """Generating code that lifts: from core values and guest memory to Python values.
 
-Everything that a guest gave is checked before it is used; what is wrong with it is a `GuestFault`. A call's strings and
-bytes are each at most as large as the guest's memory; what its lists cost the host together is bounded by a budget.
+Everything that a guest gave is checked before it is used; what is wrong with it is a `GuestFault`. All strings, bytes and
+lists of a call are paid from one budget before they are copied, also those that lie in the same place of the guest's memory.
 
-Names in generated code: `guest`, `view` (its memory), `size` (of it, in bytes), `budget` (bytes that lists may still cost),
+Names in generated code: `guest`, `view` (its memory), `size` (of it, in bytes), `budget` (bytes that may still be lifted),
 `taken` and `lent` (what handles gave).
 """
 
@@ -65,10 +65,13 @@ class Lifter:
     Args:
         source: what is being generated.
         kinds: the types of all that will be lifted.
+        most: bytes that it may take in the host, all together.
+        case: the error that answers more than that; None for a fault.
     """
 
-    def __init__(self, source: Source, kinds: tuple[Type, ...]) -> None:
+    def __init__(self, source: Source, kinds: tuple[Type, ...], most: int, case: str | None = None) -> None:
         self._source = source
+        self._most, self._case = most, case
         self.takes = any(layout.mentions(kind, Own) for kind in kinds)
         self.lends = any(layout.mentions(kind, Borrow) for kind in kinds)
         self.looks = self.has_lists = False  # whether what was emitted needs the memory, and the budget
@@ -161,8 +164,7 @@ class Lifter:
         element = kind.element if isinstance(kind, ListOf) else None
         if element is None or element == Primitive("u8"):
             self._check_place(at, count, 1, path)
-            if source.loops:
-                self._spend(count, path)
+            self._spend(count, path)
             return source.bind(f"view[{at}:{at} + {count}].tobytes(){'.decode()' if element is None else ''}")
         length, align = layout.size(element), alignment(element)
         self._check_place(at, f"{count} * {length}", align, path)
@@ -187,7 +189,7 @@ class Lifter:
     def _spend(self, amount: str, path: str) -> None:
         self.has_lists = True
         self._source.add(f"budget -= {amount}")
-        self._source.check("budget < 0", f"too_much({shown(path)})")
+        self._source.check("budget < 0", f"too_much({shown(path)}, {self._most}, {self._case!r})")
 
     def _handle(self, kind: Own | Borrow, index: str) -> str:
         source = self._source

@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from astrid_host.abi.values import Err, Ok, Some, Variant
-from astrid_host.errors import GuestFault
+from astrid_host.errors import GuestFault, HostError
 
-__all__ = ["Err", "GuestFault", "Ok", "Some", "Variant"]
+__all__ = ["Err", "GuestFault", "HostError", "Ok", "Some", "Variant"]
 
 NAN = math.nan
 # A list of empty elements takes no memory, so only this bounds it.
 EMPTY_ELEMENTS = 1 << 16
 # What is lowered in one piece: the canonical ABI's own bound for lists.
 MOST_BYTES = (1 << 28) - 1
-# What the lists of one call may cost the host, in bytes: their elements are Python objects, and may overlap in the guest.
+# What the strings and lists of one call may cost the host, in bytes, where its function does not say less: elements of lists
+# are Python objects, and may overlap in the guest.
 HOST_BYTES = 128 << 20
+RESULT_BYTES = 4 << 20  # the same of what a guest returns
 HOST_BYTES_PER_GUEST_BYTE = 16
 
 # Lifting: what the guest got wrong.
@@ -34,11 +36,14 @@ def too_many(what: str, count: int) -> NoReturn:
     raise GuestFault(f"{what}: {count} empty elements: expected at most {EMPTY_ELEMENTS}")
 
 
-def too_much(what: str) -> NoReturn:
-    raise GuestFault(
-        f"{what}: as Python values the lists of this call take more than {HOST_BYTES >> 20} MiB, or more than "
+def too_much(what: str, most: int, case: str | None) -> NoReturn:
+    told = (
+        f"{what}: in the host the texts and lists of this call take more than the {most} bytes that it takes, or more than "
         f"{HOST_BYTES_PER_GUEST_BYTE} times the guest's memory"
     )
+    if case is not None:
+        raise HostError(case, detail=told)
+    raise GuestFault(told)
 
 
 def not_utf8(what: str, error: UnicodeDecodeError) -> GuestFault:

@@ -8,6 +8,7 @@ from astrid_host.bus.broadcast import Receiver
 from astrid_host.bus.bus import Bus, Sink
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
+from astrid_host.bus.rates import Credit
 from astrid_host.bus.reports import FAILED, SETTLED, Failure, Report
 from astrid_host.bus.subscriptions import Subscription
 
@@ -16,6 +17,7 @@ __all__ = [
     "SETTLED",
     "Backlog",
     "Bus",
+    "Credit",
     "Event",
     "Failure",
     "Losses",

@@ -19,7 +19,7 @@ from astrid_host.bus.backlog import Backlog
 from astrid_host.bus.broadcast import RING_BYTES, Ring
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
-from astrid_host.bus.rates import BYTES_PER_SECOND, RateLimiter
+from astrid_host.bus.rates import BYTES_PER_SECOND, Credit, RateLimiter
 from astrid_host.bus.reports import FAILED, SETTLED, Failure, Report, Settled, shorten
 from astrid_host.bus.subscriptions import Subscription, Subscriptions
 from astrid_host.payloads import NIL_SOURCE, Payload
@@ -112,6 +112,7 @@ class Bus:
         entering: bool = False,
         cause: Event | None = None,
         asks: bool = False,
+        credit: Credit | None = None,
     ) -> Event:
         """Number an event and queue it everywhere. The lock is held; nothing of it runs before the lock is let go.
 
@@ -119,6 +120,7 @@ class Bus:
             entering: it comes from outside, and does not follow from the handling of another.
             cause: the event that led to it.
             asks: tell when all its handlers have ended.
+            credit: who pays for what passes it on; by default who pays for its cause, or nobody.
         """
         self.seq += 1
         rules = self.rules
@@ -128,8 +130,10 @@ class Bus:
         self.bytes += len(guest)
         if cause is None:
             depth, root = 0, time.monotonic()
+            credit = credit or Credit(None, principal, len(guest))
         else:
             depth, root = cause.depth + 1, cause.root
+            credit = credit or cause.credit
         event = Event(
             topic,
             guest,
@@ -143,6 +147,7 @@ class Bus:
             root,
             asks,
             payload.form,
+            credit,
         )
         self._spread(event)
         event.forget_data()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from astrid_host.bus.rates import Credit
     from astrid_host.bus.reports import Failure
 
 
@@ -17,7 +18,8 @@ class Event:
     `form` decodes it for each who asks. `principal` is None for events that nobody caused. `seq` counts all events of a host
     from 1. `time` is in seconds since 1970. `entering` tells events that come from outside (the host's API, timers, run loops)
     from those that follow from another's handling. `depth` is how many events led to it, and `root` when the first of them was
-    published, in seconds of `time.monotonic`. `asks` says that its publisher asked for a settled event.
+    published, in seconds of `time.monotonic`. `asks` says that its publisher asked for a settled event, and
+    `credit` who pays for what passes it on.
 
     `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
     `skipped` how many never ran, `failures` what became of those and of the ones that failed, `published` the topics that
@@ -28,6 +30,7 @@ class Event:
     __slots__ = (
         "_data",
         "asks",
+        "credit",
         "depth",
         "done",
         "entering",
@@ -63,11 +66,13 @@ class Event:
         root: float = 0.0,
         asks: bool = False,
         form: Callable[[bytes], object] | None = None,
+        credit: Credit | None = None,
     ) -> None:
         self.topic = topic
         self.payload = payload
         self._data = data
         self.form = form
+        self.credit = credit
         self.principal = principal
         self.source_id = source_id
         self.seq = seq

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import wasmtime
 
-from astrid_host.abi import DropCode, ImportCode, compile_drop, compile_import
+from astrid_host.abi import HOST_BYTES, DropCode, ImportCode, compile_drop, compile_import
 from astrid_host.engine import assemblyscript, native
 from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Activation, Suspend, here
 from astrid_host.engine.instance import slots
@@ -50,14 +50,18 @@ class Import:
         declared: its WIT declaration, or the resource that it drops.
         run: called as `run(activation, *arguments)`; gives the result, or raises `HostError`.
         waits: whether `run` may return a `Suspend`.
+        most: bytes that its arguments may take in the host, all together.
     """
 
-    __slots__ = ("declared", "run", "waits")
+    __slots__ = ("declared", "most", "run", "waits")
 
-    def __init__(self, declared: Function | Resource, run: Callable[..., Any], waits: bool) -> None:
+    def __init__(
+        self, declared: Function | Resource, run: Callable[..., Any], waits: bool, most: int = HOST_BYTES
+    ) -> None:
         self.declared = declared
         self.run = run
         self.waits = waits
+        self.most = most
 
 
 class Imports(Protocol):
@@ -138,7 +142,9 @@ class Linker:
             if found is None:
                 return None
             code = (
-                compile_drop(found.declared) if isinstance(found.declared, Resource) else compile_import(found.declared)
+                compile_drop(found.declared)
+                if isinstance(found.declared, Resource)
+                else compile_import(found.declared, found.most)
             )
             params, results, waits = code.signature.params, code.signature.results, found.waits
             if waits:

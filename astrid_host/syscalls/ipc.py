@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from astrid_host.abi import Variant
-from astrid_host.bus import Bus, Event, Failure, Subscription
+from astrid_host.bus import Bus, Credit, Event, Failure, Subscription
 from astrid_host.calls import Call, Refusal, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
@@ -31,6 +31,7 @@ from astrid_host.topics import KERNEL_TOPICS, acl_allows
 log = logging.getLogger(__name__)
 
 SUBSCRIPTIONS = 128
+PUBLISH_TAKES = 2 * PAYLOAD_BYTES  # a payload that is a little too long is refused with what is wrong with it
 RECV_MS = 60_000
 ANONYMOUS = "anonymous"
 NOTED_TOPICS = 1024
@@ -114,11 +115,14 @@ class Publisher:
                 self.refuse(call, topic, "quota", why, "loop")
             if rule is not None and (why := rule.refuses(call.capsule, self.source_id, payload.data, principal)):
                 self.refuse(call, topic, "capability-denied", why)
-            if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
-                detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
-                self.refuse(call, topic, "rate-limited", detail)
+            now, credit = time.monotonic(), None if cause is None else cause.credit
+            if credit is None or cause is None or not bus.rates.passes_on(credit, len(cause.payload), size, now):
+                if not bus.rates.charge(self.source_id, principal, size, now):
+                    detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
+                    self.refuse(call, topic, "rate-limited", detail)
+                credit = Credit(self.source_id, principal, size)
             asks = bool(self._settling) and acl_allows(self._settling, topic)
-            bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
+            bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks, credit)
             capsule = call.capsule
             accounts = capsule.accounts
             for account in (capsule.account, accounts.by_principal.get(principal) or accounts.of(principal)):
@@ -242,13 +246,13 @@ class Ipc(Interface):
         self._bus = bus
         self._turns = turns
 
-    @syscall("publish")
+    @syscall("publish", takes=PUBLISH_TAKES)
     def publish(self, call: Call, topic: str, payload: str) -> None:
         """Publish on behalf of the caller; it is queued everywhere when this returns."""
         call.capsule.publisher.publish(call, topic, payload, call.principal)
         self._turns.go()
 
-    @syscall("publish-as")
+    @syscall("publish-as", takes=PUBLISH_TAKES)
     def publish_as(self, call: Call, topic: str, payload: str, principal: str) -> None:
         """Publish for somebody at the other end of a connection; without a verified one that is `anonymous`."""
         if not call.capsule.manifest.capabilities.uplink:

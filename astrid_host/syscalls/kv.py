@@ -17,6 +17,7 @@ from astrid_host.syscalls.threads import Threads
 
 KEY_BYTES = 256
 VALUE_BYTES = 10 << 20
+VALUE_TAKES = 12 << 20
 KEYS = 1024  # of one answer
 
 
@@ -51,7 +52,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-set", suspends=True, audited=_key)
+    @syscall("kv-set", takes=VALUE_TAKES, suspends=True, audited=_key)
     def kv_set(self, call: Running, key: str, value: bytes) -> None:
         """Give a key a value. `too-large` for more than 10 MiB."""
         _check_key(key)
@@ -111,7 +112,7 @@ class Kv(Interface):
     def _clear_slice(self, namespace: str, prefix: str) -> int:
         return self._store.patiently(lambda: self._store.clear_slice(namespace, prefix))
 
-    @syscall("kv-cas", suspends=True, audited=_key)
+    @syscall("kv-cas", takes=2 * VALUE_TAKES, suspends=True, audited=_key)
     def kv_cas(self, call: Running, key: str, expected: bytes | None, new: bytes) -> None:
         """Give a key a value if it has the value `expected` (None: if it has none). Otherwise `cas-mismatch`;
         `too-large` for more than 10 MiB."""

@@ -30,6 +30,7 @@ RANDOM_BYTES = 4096
 LOG_CHARACTERS = 65_536
 LOG_LINES_PER_S = 1000  # of one capsule
 LOG_CHARACTERS_PER_S = 1 << 20
+LOG_TAKES = 2 << 20
 SECRET = "secret"
 SOCKET_PATH = "ASTRID_SOCKET_PATH"  # the host's to say; an [env] row of that name is ignored
 
@@ -137,7 +138,7 @@ class Sys(Interface):
         when = datetime.datetime.fromtimestamp(message.time, datetime.UTC)
         return CallerContext(message.principal, message.source_id, when.isoformat())
 
-    @syscall("log")
+    @syscall("log", takes=LOG_TAKES)
     def log(self, call: Running, level: str, message: str) -> None:
         """Write a line to the capsule's log, `astrid_host.capsule.<id>`: control characters escaped, 65,536 characters.
         Beyond 1,000 lines or 1,048,576 characters a second of one capsule, lines are dropped."""

@@ -214,7 +214,7 @@ def test_lists_cost_the_host_a_small_multiple_of_the_guests_memory(bytes_guest: 
 def test_lists_cost_the_host_no_more_than_a_fixed_amount(bytes_guest: Make) -> None:
     pages = HOST_BYTES // 16 // PAGE + 64
     guest = bytes_guest(content=bytes(pages * PAGE))
-    with pytest.raises(GuestFault, match="more than 128 MiB"):
+    with pytest.raises(GuestFault, match="more than the 134217728 bytes"):
         lift(guest, wit.ListOf(wit.Primitive("s8")), 0, len(guest.memory) // 2)
 
 

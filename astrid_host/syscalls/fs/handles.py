@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from astrid_host.calls import Call
 from astrid_host.errors import HostError
-from astrid_host.syscalls.fs.content import Shared, open_file
+from astrid_host.syscalls.fs.content import CONTENT_TAKES, Shared, open_file
 from astrid_host.syscalls.fs.gated import READ, READ_WRITE, SHORT_BYTES, WRITE, Gated, Rights
 from astrid_host.syscalls.fs.status import FileStat, file_stat
 from astrid_host.syscalls.interface import syscall
@@ -155,7 +155,7 @@ class Handles(Gated):
             return handle.work("read", lambda _fd: b"")
         return handle.work("read", lambda fd: os.pread(fd, most, offset))
 
-    @syscall("[method]file-handle.write-at", audited=lambda handle, offset, data: handle.path)
+    @syscall("[method]file-handle.write-at", takes=CONTENT_TAKES, audited=lambda handle, offset, data: handle.path)
     async def write_at(self, call: Call, handle: FileHandle, offset: int, data: bytes) -> int:
         """Write at an offset, or at the end if it was opened to append; says how many bytes were written. `too-large` for
         more than 1 MiB, or beyond what a file can have; `access` if it was opened only to be read. Cancelled, it ends when

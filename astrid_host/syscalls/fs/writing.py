@@ -15,6 +15,7 @@ from functools import partial
 from astrid_host.errors import HostError
 from astrid_host.gates import covers, may_read
 from astrid_host.syscalls.fs.content import (
+    CONTENT_TAKES,
     FILE_BYTES,
     Shared,
     append,
@@ -36,7 +37,7 @@ class Writing(Gated):
     """Each needs an `fs_write` row for what it names and for what links on the way lead to; what it raises beyond what it
     says itself is told at `Gated.reach`, and `quota` means that the disk is full."""
 
-    @syscall("write-file", audited=lambda path, content: path)
+    @syscall("write-file", takes=CONTENT_TAKES, audited=lambda path, content: path)
     async def write_file(self, call: Running, path: str, content: bytes) -> None:
         """Create a file, or replace all that is in it; its mode and owner stay. `is-directory`; `access` for what is
         neither file nor folder; `too-large` for more than 10 MiB. Cancelled, it ends when the file is written."""
@@ -47,7 +48,7 @@ class Writing(Gated):
 
         await self._run(call, len(content), lambda: self.reach(call, path, WRITE, written))
 
-    @syscall("fs-append", audited=lambda path, content: path)
+    @syscall("fs-append", takes=CONTENT_TAKES, audited=lambda path, content: path)
     async def fs_append(self, call: Running, path: str, content: bytes) -> None:
         """Add to the end of a file, which is created if it is not there. Errors as `write-file`. A file that has other
         names gets a content of its own first."""

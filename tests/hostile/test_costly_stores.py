@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -20,8 +22,8 @@ from hypothesis import strategies as st
 
 from astrid_host.errors import HostError, StoreError
 from astrid_host.stores import Full, KvStore, Stores
-from astrid_host.stores.database import Database
-from astrid_host.stores.schema import ROW_BYTES
+from astrid_host.stores.database import FILE, Database
+from astrid_host.stores.schema import APPLICATION_ID, ROW_BYTES, STEPS
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.interface import HostFunction
 from astrid_host.syscalls.threads import Place, Threads
@@ -108,12 +110,12 @@ def test_what_is_counted_is_what_is_there(changes: list[tuple[str, str, bytes | 
 
 
 def test_what_an_older_host_has_kept_is_counted(tmp_path: Path) -> None:
-    with closing(Database.open(tmp_path)) as database:
-        KvStore(database).set("a", "k", bytes(1000))
-        for name in ("kv_grew", "kv_changed", "kv_shrank"):
-            database.change(f"DROP TRIGGER {name}")
-        database.change("DROP TABLE kv_usage")
-        database.change("PRAGMA user_version=3")
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as older:
+        for statement in itertools.chain(*STEPS[:3]):
+            older.execute(statement)
+        older.execute("INSERT INTO kv (namespace, key, value) VALUES ('a', 'k', ?)", (bytes(1000),))
+        older.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        older.execute("PRAGMA user_version=3")
     with closing(Database.open(tmp_path)) as database:
         assert kept("a", KvStore(database)) == 1001 + ROW_BYTES == kept("", KvStore(database))
 

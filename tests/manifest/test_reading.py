@@ -181,7 +181,7 @@ def test_what_is_no_text_is_one_problem_and_no_traceback(tmp_path: Path) -> None
     path.write_bytes(b'[package]\nname = "\xc3\xa4\xff"\n')
     assert one_problem(path) == ("it is not UTF-8: invalid start byte at byte 20", 2, 10)
     path.write_bytes(b"#" * ((64 << 10) + 1))
-    assert "larger than 1048576 bytes" in one_problem(path)[0]
+    assert "larger than 65536 bytes" in one_problem(path)[0]
     path.unlink()
     os.mkfifo(path)
     assert one_problem(path)[0] == "it is no plain file"

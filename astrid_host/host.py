@@ -25,7 +25,7 @@ from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
-from astrid_host.engine import Bounds, Engine, Instances, Linker
+from astrid_host.engine import Bounds, Engine, Instances, Linker, trim
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
@@ -57,6 +57,7 @@ OWN_FOLDER = ".astrid-host"  # in a state folder that is the workspace, too
 WORKERS = 8
 SWEEP_S = 10.0
 SWEPT_AT_ONCE = 64
+TRIMMED_FROM = 32  # so many instances that go are worth to have their memory given back to the system
 T = TypeVar("T")
 
 
@@ -405,10 +406,14 @@ async def _sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
     while True:
         await trio.sleep(SWEEP_S)
         now = time.monotonic()
-        for batch in _batches(instances.take_idle(now)):
+        idle = instances.take_idle(now)
+        for batch in _batches(idle):
             for instance in batch:
                 instance.close()
             await trio.lowlevel.checkpoint()
+        if len(idle) >= TRIMMED_FROM:
+            idle.clear()
+            await trio.to_thread.run_sync(trim)
         for capsule in list(registry.capsules.values()):
             for principals in _batches(list(capsule.queues.by_principal)):
                 with bus.lock:

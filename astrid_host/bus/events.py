@@ -24,7 +24,8 @@ class Event:
     `handlers` is how many were to handle it (a chain is one), `left` how many have not ended yet, `done` how many ended well,
     `skipped` how many never ran, `failures` what became of those and of the ones that failed, `published` the topics that
     its handlers published, `refusals` the publishes that were refused to those that ended well, and `settled` who is
-    called when the last one has ended. `held` says that guards look at it before anybody else gets it.
+    called when the last one has ended. `held` says that guards look at it before anybody else gets it, and
+    `passing` that handling it is no use of an instance: it is not kept for that.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Event:
         "handlers",
         "held",
         "left",
+        "passing",
         "payload",
         "principal",
         "published",
@@ -82,7 +84,7 @@ class Event:
         self.root = root
         self.asks = asks
         self.handlers = self.left = self.done = self.skipped = 0
-        self.held = False
+        self.held = self.passing = False
         self.failures: list[Failure] | None = None
         self.published: list[str] | None = None
         self.refusals: list[tuple[str, Failure]] | None = None

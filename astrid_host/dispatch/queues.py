@@ -175,7 +175,7 @@ class Queue:
             self.dispatcher.crowded.add(self)
         if not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
-            self.dispatcher.turns.runnable.append(self)
+            self.dispatcher.turns.schedule_locked(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:

@@ -12,6 +12,7 @@ from astrid_host.engine.engine import TICK_S, Engine, Source, wat
 from astrid_host.engine.instance import Entry, Instance
 from astrid_host.engine.linking import Import, Imports, Linker
 from astrid_host.engine.module import Module, Prelinked
+from astrid_host.engine.native import trim
 from astrid_host.engine.pool import Instances, Pool
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "Prelinked",
     "Source",
     "Suspend",
+    "trim",
     "wat",
 ]

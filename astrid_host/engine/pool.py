@@ -141,17 +141,26 @@ class Pool:
             evicted += more
         return evicted, None
 
-    def give_back(self, instance: Instance, now: float) -> None:
-        """Keep an instance whose call ended well; after `close` it is closed instead."""
+    def give_back(self, instance: Instance, now: float, passing: bool = False) -> None:
+        """Keep an instance whose call ended well; after `close` it is closed instead.
+
+        Args:
+            instance: with nothing under way.
+            now: from when on it is idle.
+            passing: what it did was no use of it: it is idle since it was used before, and closed if that is too long ago.
+        """
         instance.handles.clear()
-        if self.closed:
+        if self.closed or (passing and now - instance.idle_since >= IDLE_S):
             self.discard(instance)
             return
-        instance.idle_since = now
+        if not passing:
+            instance.idle_since = now
         with self.instances._lock:
             kept = self.idle.get(instance.principal)
             if kept is None:
                 self.idle[instance.principal] = [instance]
+            elif passing:
+                kept.insert(0, instance)
             else:
                 kept.append(instance)
 

@@ -26,7 +26,7 @@ from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Replacing, RunLoops, Trust, trusted_in
 from astrid_host.dispatch import Dispatcher
-from astrid_host.engine import Engine, Instances, Linker, trim
+from astrid_host.engine import Bounds, Engine, Instances, Linker, trim
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
@@ -297,7 +297,10 @@ async def open_host(
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
         ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
-        stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
+        kept = None if _in_memory(state_dir) else folder
+        stores = stack.enter_context(
+            contextlib.closing(Stores(kept, 0, (ceilings.kv, ceilings.kv_of_all), ceilings.audit))
+        )
         stack.enter_context(redacted_logs(stores.secrets.redactor))
         usual = Path(
             platformdirs.user_data_dir(APPLICATION)
@@ -306,7 +309,9 @@ async def open_host(
         hidden = (cache, usual) if usual.is_dir() else (cache,)
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, hidden, trusted)))
         configuration = Configuration(stores.settings, stores.secrets, config)
-        engine = Engine(cache / "modules")
+        engine = Engine(
+            cache / "modules", Bounds(ceilings.compile_memory, ceilings.compile_secs, ceilings.module_cache)
+        )
         contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
         backlog = Backlog(ceilings.waiting, ceilings.waiting_of_principal)
@@ -334,7 +339,7 @@ async def open_host(
                     stores.secrets.redacted,
                     ceilings,
                 )
-                lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
+                lifecycle = Lifecycle(stores.installed, turns, configuration.tell, ceilings.hook_secs)
 
                 def gone(capsule: Capsule) -> None:
                     functions.forget(capsule)
@@ -361,7 +366,9 @@ async def open_host(
                     contracts,
                     consent,
                     stores.origins.claim,
-                    lifecycle,
+                    None if _in_memory(state_dir) else lifecycle,
+                    nursery,
+                    ceilings.start_secs,
                 )
                 stack.callback(registry.close)
                 functions = HostFunctions(
@@ -390,6 +397,7 @@ async def open_host(
                     roots.trust(())  # a version that was put there is other files
                     announcing.change()
 
+                registry.starting.joined = changed
                 replacing = Replacing(registry, bus, run_loops, turns, nursery, gone, changed, announcing.seen)
                 methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)

@@ -25,6 +25,7 @@ from astrid_host.syscalls.ipc import Ipc
 from astrid_host.syscalls.kv import Kv
 from astrid_host.syscalls.paths import Roots
 from astrid_host.syscalls.sys import Sys
+from astrid_host.syscalls.threads import Threads
 
 if TYPE_CHECKING:
     from astrid_host.syscalls.addresses import Airlock
@@ -91,6 +92,7 @@ class HostFunctions:
         self._wit = wit
         self._allow_local = tuple(allow_local)
         self._policy = policy
+        self._threads = Threads()
         self._doorways = Doorways(private, owner)
         configuration.answer(SOCKET_PATH, self._doorways.told)
         if self._allow_local:
@@ -171,7 +173,7 @@ class HostFunctions:
         return (Ipc(self._bus, self._turns),)
 
     def _kv(self) -> Iterable[Interface]:
-        return (Kv(self._stores.kv),)
+        return (Kv(self._stores.kv, self._threads),)
 
     def _sys(self) -> Iterable[Interface]:
         complete, redacted = (lambda: self._registry.complete), self._stores.secrets.redactor.whole
@@ -180,7 +182,7 @@ class HostFunctions:
     def _fs(self) -> Iterable[Interface]:
         from astrid_host.syscalls.fs import Fs, Views
 
-        return (Fs(self._roots, Views(self._registry.folders, self._wit)),)
+        return (Fs(self._roots, Views(self._registry.folders, self._wit), self._threads),)
 
     def _io(self) -> Iterable[Interface]:
         from astrid_host.syscalls.io import Errors, Poll, Streams

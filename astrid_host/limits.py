@@ -73,6 +73,15 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
         watched: bytes of events that are kept for those who only watch.
         call_bytes: what the texts and lists of one call between guest and host may take in the host.
         publish_bytes_per_sec: what one capsule may publish in a second on behalf of one principal.
+        compile_memory: bytes that a process which compiles a module may take.
+        compile_secs: for how long it may compile one.
+        module_cache: bytes of compiled modules that are kept; what was not used for the longest time goes first.
+        hook_secs: for how long an `astrid-install` or `astrid-upgrade` may run, what it waits for included.
+        start_secs: for how long a host that starts waits for modules and hooks that take long; it goes on without them then, and
+            they join it when they are done.
+        kv: bytes that one capsule may keep in kv for one principal, keys and values.
+        kv_of_all: the same for all of them together.
+        audit: bytes of the audit's rows; the oldest are let go, and what they were is vouched for by a checkpoint.
     """
 
     memory: Bytes = msgspec.field(default_factory=_share_of_memory)
@@ -84,6 +93,14 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
     watched: Bytes = 16 * MIB
     call_bytes: Bytes = 64 * MIB
     publish_bytes_per_sec: Bytes = 10 * MIB
+    compile_memory: Bytes = 2 * GIB
+    compile_secs: Seconds = 60.0
+    module_cache: Bytes = 512 * MIB
+    hook_secs: Seconds = 30.0
+    start_secs: Seconds = 2.0
+    kv: Bytes = 256 * MIB
+    kv_of_all: Bytes = 4 * GIB
+    audit: Bytes = 512 * MIB
 
 
 @cache

@@ -35,6 +35,8 @@ _RESULT: dict[str, Any] = {
     "f64": ctypes.c_double,
 }
 _KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
+NAMED = 20  # of the imports that are missing: to look for what was meant takes time
+NAME_CHARACTERS = 128
 
 
 # A continuation that is over at once: a C function that answers 1, and costs less than one of ours.
@@ -105,17 +107,20 @@ class Linker:
             key = (needed.module, needed.name)
             defined = self._defined.get(key) or self._define(key)
             if defined is None:
-                problems.append(self._unknown(key))
                 missing.append(key)
+                if len(missing) <= NAMED:
+                    problems.append(self._unknown(key))
             elif needed.kind != "func" or (needed.params, needed.results) != defined[:2]:
-                problems.append(
-                    f"  {key[0]} {key[1]}: imported as {needed.describe()}, "
-                    f"but the host has {_signature(*defined[:2])}: build against the wit/ of this host"
-                )
                 missing.append(key)
-            else:
-                if defined[2]:
-                    waiting.add(key)
+                if len(missing) <= NAMED:
+                    problems.append(
+                        f"  {key[0]} {key[1]}: imported as {needed.describe()}, "
+                        f"but the host has {_signature(*defined[:2])}: build against the wit/ of this host"
+                    )
+            elif defined[2]:
+                waiting.add(key)
+        if len(missing) > NAMED:
+            problems.append(f"  and {len(missing) - NAMED} more")
         if problems:
             raise ImportsMissing(
                 f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing
@@ -187,7 +192,7 @@ class Linker:
     def _unknown(self, key: tuple[str, str]) -> str:
         import difflib
 
-        module, name = key
+        module, name = key[0][:NAME_CHARACTERS], key[1][:NAME_CHARACTERS]
         if module.startswith("wasi"):
             return (
                 f"  {module} {name}: there is no WASI here; build for wasm32-unknown-unknown "

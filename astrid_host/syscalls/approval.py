@@ -126,7 +126,7 @@ class Approval(Interface):
         self._redacted = redacted
         self._session: dict[Holder, dict[Allowance, None]] = {}
 
-    @syscall("request-approval", audited=_target)
+    @syscall("request-approval", audited=_target, stands=True)
     async def request_approval(self, call: Asking, request: ApprovalRequest) -> ApprovalResponse:
         """Ask whether the caller may do something. Waits for 60 s at most, on no thread.
 

@@ -170,6 +170,9 @@ class Tools:
             return ToolCallResult(call, f"The arguments for {name} cannot be passed on: {error}", True)
         pending = self._pending[who, call] = _Pending()
         try:
+            if self._registry.starting.late:  # a tool of a capsule that is still being loaded is worth the wait
+                with trio.move_on_after(timeout):
+                    await self._registry.starting.binder(EXECUTE + name)
             self._enter(payload, call, who, pending)
             if pending.answer is not None:
                 await self._let_others_run()

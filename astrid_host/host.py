@@ -418,9 +418,11 @@ async def _nursery() -> AsyncGenerator[trio.Nursery]:
             yield nursery
         return
     except BaseExceptionGroup as group:
-        if len(group.exceptions) != 1:
-            raise
-        only = group.exceptions[0]
+        only: BaseException = group
+        while isinstance(only, BaseExceptionGroup):  # a start that is strict has a nursery of its own
+            if len(only.exceptions) != 1:
+                raise
+            only = only.exceptions[0]
     raise only
 
 

@@ -28,7 +28,7 @@ from astrid_host.capsules.discovery import MANIFEST
 from astrid_host.capsules.files import read_manifest
 from astrid_host.capsules.registry import Registry, asides
 from astrid_host.capsules.runloops import RunLoops
-from astrid_host.errors import AstridError, GuestCancelled, GuestFailed, LoadError
+from astrid_host.errors import AstridError, GuestCancelled, GuestFailed, HostClosed, LoadError
 from astrid_host.payloads import NIL_SOURCE, from_value
 
 log = logging.getLogger(__name__)
@@ -99,6 +99,8 @@ class Replacing:
                 with trio.CancelScope(shield=True):  # from here on, half of it would leave none of the two
                     await self._take_over(old, new, kind)
             except AstridError as error:
+                if self._turns.closing:  # what it reads is closed first
+                    raise HostClosed(f"this host has stopped: {name} was not reloaded") from None
                 # As text: a record that is kept would keep the error, and what that was raised in.
                 log.error("%s: its new version does not load%s: %s", name, _goes_on(old), str(error))
                 raise

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from astrid_host.gates import Ask
     from astrid_host.host import Host, open_host
     from astrid_host.inventory import CapsuleInfo
+    from astrid_host.limits import HostLimits
     from astrid_host.listening import HostSubscription
     from astrid_host.payloads import ToolCallResult
     from astrid_host.payloads.outside import HostEvent, Tool
@@ -31,6 +32,7 @@ __all__ = [
     "CapsuleInfo",
     "Host",
     "HostEvent",
+    "HostLimits",
     "HostStats",
     "HostSubscription",
     "Tool",
@@ -47,6 +49,7 @@ _HOMES = {
     "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "payloads.outside",
+    "HostLimits": "limits",
     "HostStats": "stats",
     "HostSubscription": "listening",
     "Usage": "stats",

@@ -11,8 +11,9 @@ from astrid_host.calls import Account, Accounts, Call
 from astrid_host.capsules.files import Files
 from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
+from astrid_host.errors import LoadError
 from astrid_host.gates import Ask, SubscribeGate
-from astrid_host.manifest import Manifest, Problem
+from astrid_host.manifest import Limits, Manifest, Problem
 from astrid_host.syscalls.ipc import Publisher
 
 State: TypeAlias = Literal["loading", "ready", "failed", "shadowed", "unloaded"]
@@ -87,15 +88,25 @@ class Capsule:
         """Its manifest was read."""
         self._manifest = manifest
         self.subscribe_gate = SubscribeGate(manifest)
-        self.concurrency = manifest.limits.concurrency
-        self.timeout_s = manifest.limits.timeout_secs
-        self.quarantines = manifest.limits.on_trap == "quarantine"
+        self.limited_by(manifest.limits)
+
+    def limited_by(self, limits: Limits) -> None:
+        """What its calls may take."""
+        self.concurrency = limits.concurrency
+        self.timeout_s = limits.timeout_secs
+        self.quarantines = limits.on_trap == "quarantine"
 
     def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
         """Its module was compiled and linked."""
         self._linked, self.pool, self.publisher = linked, pool, publisher
         if HOOK in linked.entries:
             self.hook = linked.entries[HOOK]
+
+    def owns(self, topics: frozenset[str]) -> None:
+        """It answers for these topics from now on. The bus's lock is held."""
+        self.owned = topics
+        if self._linked is not None:
+            self.publisher.look_again()
 
     def take_over(self, old: Capsule) -> None:
         """What waits for an older version of it, and what was counted, is its own now. The bus's lock is held."""
@@ -123,7 +134,8 @@ class Capsule:
 
     @property
     def manifest(self) -> Manifest:
-        assert self._manifest is not None, "its manifest could not be read"
+        if self._manifest is None:
+            raise LoadError(f"{self.id}: its manifest could not be read")
         return self._manifest
 
     @property

@@ -13,11 +13,9 @@ from blake3 import blake3
 
 from astrid_host.capsules.discovery import MANIFEST
 from astrid_host.errors import LoadError
-from astrid_host.manifest import Manifest, Problem, check_text
+from astrid_host.manifest import Manifest, Problem, check_text, read_module
 from astrid_host.manifest.meta import MEND, read_meta_text
 from astrid_host.manifest.reading import read_file
-
-WASM_BYTES = 256 << 20
 
 
 class ReadManifest(msgspec.Struct, frozen=True):
@@ -97,18 +95,21 @@ def read_meta_file(folder: Path) -> str | None:
     return meta
 
 
+def module_file(folder: Path, manifest: Manifest) -> Path:
+    """Where the module of a capsule is.
+
+    Raises:
+        LoadError: its manifest names none.
+    """
+    if not manifest.components:
+        raise LoadError(f"{manifest.package.name}: its Capsule.toml has no [[component]] with a file")
+    return folder / manifest.components[0].file
+
+
 def read_wasm(folder: Path, manifest: Manifest) -> bytes:
     """The module's file.
 
     Raises:
         LoadError: there is none, or it cannot be read.
     """
-    if not manifest.components:
-        raise LoadError(f"{manifest.package.name}: its Capsule.toml has no [[component]] with a file")
-    path = folder / manifest.components[0].file
-    try:
-        if path.stat().st_size > WASM_BYTES:
-            raise LoadError(f"{path} is larger than {WASM_BYTES} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise LoadError(f"{path} cannot be read: {error.strerror}; build the capsule first") from None
+    return read_module(module_file(folder, manifest))

@@ -27,6 +27,7 @@ from astrid_host.capsules.lifecycle import Lifecycle
 from astrid_host.capsules.loading import Loader, handlers_of
 from astrid_host.capsules.making import make_instance
 from astrid_host.capsules.runloops import READY_S, RunLoops
+from astrid_host.capsules.starting import Starting
 from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import AstridError, LoadError
 from astrid_host.gates import Contracts, gives_way
@@ -51,6 +52,8 @@ class Registry:
         consent: judges capsules that did not come with the host.
         claim: lets a capsule, by name and storage id, have what older versions of the host stored for its name.
         lifecycle: runs install and upgrade hooks; None for a host that runs none.
+        nursery: in which capsules that take long to load go on doing so; None waits for all.
+        start_secs: for how long a start waits while nothing comes forward.
     """
 
     def __init__(
@@ -66,7 +69,10 @@ class Registry:
         consent: Consent,
         claim: Callable[[str, str], object] = lambda _name, _owner: None,
         lifecycle: Lifecycle | None = None,
+        nursery: trio.Nursery | None = None,
+        start_secs: float = 2.0,
     ) -> None:
+        self.starting = Starting(self, nursery, start_secs)
         self.capsules: dict[str, Capsule] = {}
         self._loader = loader
         self._dispatcher = dispatcher
@@ -106,12 +112,7 @@ class Registry:
         self.capsules = {capsule.id: capsule for capsule in (*ordered, *rest)}
         for capsule in ordered:
             self._shadow(capsule)
-        # All are built before the first starts: compiling takes long, and a run loop may not wait long for the others.
-        for capsule, run in await self._build_all(ordered, strict):
-            if await self._start(capsule, run, strict):
-                continue
-            for back, kind in await self._build_all(self._returning(capsule), strict):
-                await self._start(back, kind, strict)
+        await self.starting.run(ordered, strict)
         self._tell_unsatisfied([capsule for capsule in self.capsules.values() if capsule.has_manifest])
         await self._await_run_loops()
         self.complete = True
@@ -122,12 +123,12 @@ class Registry:
 
     async def _read(self, places: Sequence[Path], strict: bool) -> None:
         """Read all manifests, and judge those that did not come with the host before anything is made of them."""
-        folders = list(dict.fromkeys(folder.resolve() for folder in find_folders(places)))
-        bundled = [read_manifest(folder) for folder in folders if self.consent.is_bundled(folder)]
+        reads = await trio.to_thread.run_sync(_manifests, places, abandon_on_cancel=True)
+        bundled = [read for read in reads if self.consent.is_bundled(read.folder)]
         manifests_of_bundled = [read.manifest for read in bundled if read.manifest is not None and not read.errors]
-        for folder in folders:
-            if not self.consent.is_bundled(folder):
-                await self._read_given(read_manifest(folder), manifests_of_bundled, strict)
+        for read in reads:
+            if not self.consent.is_bundled(read.folder):
+                await self._read_given(read, manifests_of_bundled, strict)
         for read in bundled:
             self._read_bundled(read, strict)
         for capsule in self.refused:
@@ -148,7 +149,7 @@ class Registry:
             except AstridError as error:
                 if strict:
                     raise
-                self._failed(capsule, error)
+                self.failed(capsule, error)
                 self.refused.append(capsule)
                 return
         if first is not None:
@@ -208,7 +209,7 @@ class Registry:
             error = manifests.ManifestError(read.errors)
             if strict:
                 raise error
-            self._failed(capsule, error)
+            self.failed(capsule, error)
 
     def describe(self, capsule: Capsule, manifest: Manifest) -> None:
         """Its manifest was read: what it may do, and which of its rows do not count."""
@@ -244,12 +245,12 @@ class Registry:
         own = [capsule.manifest for capsule in self.capsules.values() if capsule.bundled and capsule.has_manifest]
         return own + [read.manifest for read in self._set_aside.values() if read.manifest is not None]
 
-    def _replaces(self, given: Capsule) -> bool:
+    def replaces(self, given: Capsule) -> bool:
         """Whether a bundled capsule steps aside for it."""
         asides = (capsule.aside_for for capsule in self.capsules.values())
         return not given.bundled and (given.id in self._set_aside or given.id in asides)
 
-    def _returning(self, failed: Capsule) -> list[Capsule]:
+    def returning(self, failed: Capsule) -> list[Capsule]:
         """The bundled capsules that stepped aside for one that did not load: they take part after all."""
         if failed.bundled:
             return []
@@ -268,45 +269,27 @@ class Registry:
             _tell_back(capsule.id, failed)
         return back
 
-    async def _build_all(self, capsules: Iterable[Capsule], strict: bool) -> list[tuple[Capsule, ExportKind]]:
-        """Build those that take part, and what comes back for those that fail; in load order."""
-        built: dict[str, tuple[Capsule, ExportKind]] = {}
-        waiting = [capsule for capsule in capsules if capsule.state == "loading"]
-        for capsule in waiting:
-            run = await self._build(capsule, strict)
-            if run is None:
-                waiting.extend(self._returning(capsule))
-            else:
-                built[capsule.id] = capsule, run
-        return [built[name] for name in self.capsules if name in built]
+    async def build(self, capsule: Capsule) -> ExportKind:
+        """Build it for a host that starts. Raises AstridError."""
+        run = await self._loader.build(capsule)
+        if run is ExportKind.STUB and self.replaces(capsule):  # others take the time to see at their first call
+            await make_instance(self._dispatcher.turns, capsule)
+        return run
 
-    async def _build(self, capsule: Capsule, strict: bool) -> ExportKind | None:
-        try:
-            run = await self._loader.build(capsule)
-            if run is ExportKind.STUB and self._replaces(capsule):  # others take the time to see at their first call
-                await make_instance(self._dispatcher.turns, capsule)
-            return run
-        except AstridError as error:
-            if strict:
-                raise
-            self._failed(capsule, error)
-            return None
+    async def start(self, capsule: Capsule, run: ExportKind) -> None:
+        """Run the hook that is due, and let it take part. Raises AstridError."""
+        await self._run_hook(capsule)
+        if run is not ExportKind.STUB:
+            self.own_as_run_loop(capsule)
+        if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
+            self.warn_of_dead_rows(capsule)
+        else:
+            self.bind(capsule)
 
-    async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> bool:
-        try:
-            await self._run_hook(capsule)
-            if run is not ExportKind.STUB:
-                self.own_as_run_loop(capsule)
-            if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
-                self.warn_of_dead_rows(capsule)
-            else:
-                self.bind(capsule)
-        except AstridError as error:
-            if strict:
-                raise
-            self._failed(capsule, error)
-            return False
-        return True
+    def reserve(self, capsule: Capsule) -> None:
+        """Its place in the load order has come before it is there: topics that may be bound once are kept for it."""
+        handlers_of(capsule, partial(self._keeps, capsule))
+        capsule.inactive = []  # said again when it is bound
 
     async def prepare(self, capsule: Capsule) -> ExportKind:
         """Build it, see that it has instances, and run the hook that is due; says what its `run` is.
@@ -342,7 +325,7 @@ class Registry:
             else:
                 capsule.take_over(old)
                 capsule.handlers = self._dispatcher.replace(capsule, old.handlers, wanted)
-            capsule.owned = frozenset(row.pattern for row in wanted if not row.guard)
+            capsule.owns(frozenset(row.pattern for row in wanted if not row.guard))
             capsule.state = "ready"
         capsule.is_ready.set()
 
@@ -354,7 +337,8 @@ class Registry:
         for other in others:
             rows.difference_update(row.pattern for row in other.manifest.handlers)
             rows.difference_update(topic for topic in other.owned if self._bound_once(topic))
-        capsule.owned = frozenset(rows)
+        with self._bus.lock:
+            capsule.owns(frozenset(rows))
 
     def unbind(self, capsule: Capsule) -> None:
         """Let no event come to it any more; rows of others that stepped aside for its own are active from now on."""
@@ -377,7 +361,7 @@ class Registry:
             with self._bus.lock:
                 self._dispatcher.add(added)
                 other.handlers = [*other.handlers, *added]
-                other.owned = other.owned.union(row.pattern for row in added if not row.guard)
+                other.owns(other.owned.union(row.pattern for row in added if not row.guard))
             freed -= rows
 
     def _keeps(self, capsule: Capsule, pattern: str) -> bool:
@@ -412,14 +396,15 @@ class Registry:
                 log.warning("%s: its run loop did not say within %g s that it is ready", capsule.id, READY_S)
 
     def _tell_unsatisfied(self, ordered: Iterable[Capsule]) -> None:
-        ready = [capsule for capsule in ordered if capsule.state == "ready"]
-        for capsule in ready:
-            for wanted in unsatisfied(capsule.manifest, [other.manifest for other in ready]):
+        there = [capsule for capsule in ordered if capsule.state in ("ready", "loading")]
+        for capsule in there:
+            for wanted in unsatisfied(capsule.manifest, [other.manifest for other in there]):
                 log.warning("%s imports %s, which no loaded capsule exports", capsule.id, wanted)
 
-    def _failed(self, capsule: Capsule, error: AstridError) -> None:
+    def failed(self, capsule: Capsule, error: AstridError) -> None:
         capsule.fail(str(error))
         capsule.close()
+        self.free(capsule, ())
         log.error("the capsule in %s was not loaded: %s", capsule.folder, error)
 
     def by_source(self, source: str) -> Capsule | None:
@@ -434,6 +419,11 @@ class Registry:
 
 def _name_of(read: ReadManifest) -> str:
     return read.manifest.package.name if read.manifest is not None else read.folder.name
+
+
+def _manifests(places: Sequence[Path]) -> list[ReadManifest]:
+    """The capsules below some places, with what their manifests say. On a thread: they are others' files."""
+    return [read_manifest(folder) for folder in dict.fromkeys(folder.resolve() for folder in find_folders(places))]
 
 
 def _tell_back(name: str, failed: Capsule) -> None:

@@ -161,6 +161,8 @@ class Replacing:
 
     def _check_place(self, old: Capsule) -> None:
         """One that steps aside may not come beside the one that it steps aside for."""
+        if old.id in self._registry.starting.late:
+            raise LoadError(f"{old.id} is still being loaded: try again when it has joined")
         other = self._registry.capsules.get(old.aside_for)
         if old.state == "shadowed" and other is not None and other.state != "unloaded":
             raise LoadError(f"{old.id} {old.error}: unload {other.id} first")
@@ -174,7 +176,7 @@ class Replacing:
 
     async def _read(self, old: Capsule) -> Capsule:
         folder = old.folder.resolve()
-        read = read_manifest(folder)
+        read = await trio.to_thread.run_sync(read_manifest, folder, abandon_on_cancel=True)
         if read.manifest is None or read.errors:
             raise manifests.ManifestError(read.errors)
         if read.manifest.package.name != old.id:

@@ -15,7 +15,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.stores.approvals import Allowed, ApprovalStore

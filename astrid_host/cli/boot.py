@@ -9,9 +9,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -41,6 +41,7 @@ class Boot:
     debug: bool
     allow_local: tuple[str, ...] = ()
     config: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     def places(self) -> list[Path]:
         """Given folders first, then the drop-in folder if there is one, then what comes with the host."""
@@ -101,7 +102,7 @@ def told(debug: bool) -> Generator[None]:
             raise _nobody_reads() from None
         if debug:
             raise
-        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config")):
+        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config", "limits")):
             fail(str(found), USAGE)
         if isinstance(found, OSError) and found.strerror and found.filename:
             fail(f"{os.fsdecode(found.filename)}: {found.strerror}", HOST_FAILURE)
@@ -163,6 +164,7 @@ def run_with_host(
                 allow_local=boot.allow_local,
                 approvals=approvals,
                 trust=trust,
+                limits=boot.limits,
             ) as host:
                 return await body(host)
 

@@ -17,7 +17,8 @@ import typer
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
 from astrid_host.cli.state import state_folder
-from astrid_host.cli.tables import print_table, printable
+from astrid_host.cli.tables import print_table
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.capsules.consent import Found

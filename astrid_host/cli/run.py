@@ -16,7 +16,8 @@ from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host, told
 from astrid_host.cli.provider import PROVIDER, provider_config
 from astrid_host.cli.state import state_folder
-from astrid_host.cli.tables import print_table, printable
+from astrid_host.cli.tables import print_table
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.host import Host
@@ -41,6 +42,7 @@ def run(
     allow_local: options.AllowLocal = None,
     principal: options.Principal = "default",
     metrics: Metrics = None,
+    memory: options.Memory = None,
     log_format: options.LogFormat = "pretty",
     debug: options.Debug = False,
 ) -> None:
@@ -56,6 +58,7 @@ def run(
     logs.set_up(log_format, logging.DEBUG if debug else logging.INFO)
 
     boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    boot = replace(boot, limits={} if memory is None else {"memory": memory})
     with told(debug):
         from astrid_host.control.places import locked
 

@@ -93,7 +93,7 @@ class Reading(Gated):
             check_size(size, path)
             if size <= SHORT_BYTES:
                 return read_all(file, size, path)
-            return await self.aside(partial(read_all, file, size, path))
+            return await self.aside(call, partial(read_all, file, size, path))
         finally:
             os.close(file)
 

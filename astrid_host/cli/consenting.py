@@ -45,8 +45,8 @@ def asks_at_terminal() -> TrustPolicy | None:
 
 
 async def agreed(keyboard: Keyboard) -> bool:
-    """Ask whether what was shown is trusted. Anything but a clear yes within five minutes is a no; what was typed before counts for
-    nothing."""
+    """Ask whether what was shown is trusted. Anything but a clear yes within five minutes is a no; what was typed before counts
+    for nothing."""
     import trio
 
     keyboard.forget()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from astrid_host.capsules import Consent, TrustPolicy, TrustRequest
     from astrid_host.stores.trust import TrustStore
 
+ANSWER_S = 300.0
 QUESTION = "Trust it with that? [y/N] "
 
 
@@ -44,11 +45,16 @@ def asks_at_terminal() -> TrustPolicy | None:
 
 
 async def agreed(keyboard: Keyboard) -> bool:
-    """Ask whether what was shown is trusted; anything but a clear yes is a no. What was typed before is no answer."""
+    """Ask whether what was shown is trusted. Anything but a clear yes within five minutes is a no; what was typed before counts
+    for nothing."""
+    import trio
+
     keyboard.forget()
     sys.stderr.write(QUESTION)
     sys.stderr.flush()
-    typed = await keyboard.answer()
+    typed = ""
+    with trio.move_on_after(ANSWER_S):
+        typed = await keyboard.answer()
     if not typed.endswith("\n"):
         sys.stderr.write("\n")
     return typed.strip().lower() in ("y", "yes")

@@ -19,6 +19,10 @@ from astrid_host.stores.secrets import SecretStore
 log = logging.getLogger(__name__)
 MARK = "@"
 DIGITS = 32
+_DROP_MOVED = (
+    "DELETE FROM kv WHERE namespace = ? AND EXISTS "
+    "(SELECT 1 FROM kv AS moved WHERE moved.namespace = ? AND moved.key = kv.key AND moved.value = kv.value)"
+)
 
 
 def storage_id(name: str, folder: Path | None) -> str:
@@ -81,7 +85,11 @@ class Origins:
                 principal = namespace.removesuffix(end)
                 if principal != namespace and ":" not in principal:
                     moved = f"{principal}:capsule:{owner}"
-                    change("UPDATE OR IGNORE kv SET namespace = ? WHERE namespace = ?", (moved, namespace))
+                    # Not by an UPDATE: what a namespace holds is counted where rows come and go.
+                    change(
+                        "INSERT OR IGNORE INTO kv SELECT ?, key, value FROM kv WHERE namespace = ?", (moved, namespace)
+                    )
+                    change(_DROP_MOVED, (namespace, moved))
 
     def _claim_secrets(self, name: str, owner: str) -> bool:
         mine = [secret for secret in self._secrets.all() if secret.capsule == name]

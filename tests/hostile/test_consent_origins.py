@@ -11,8 +11,12 @@ import pytest
 from guests_in_wat import RETURNED, Guest, capsule, next_of
 
 from astrid_host import open_host
+from astrid_host.errors import StoreError
 from astrid_host.stores import Stores, storage_id
 from astrid_host.stores.approvals import Holder
+from astrid_host.stores.keyrings import Keyring
+from astrid_host.stores.schema import APPLICATION_ID, STEPS
+from astrid_host.stores.secrets import SecretStore
 
 CONFIG = '(import "astrid:sys/host@1.0.0" "get-config" (func $config (param i32 i32 i32)))'
 GET = '(import "astrid:kv/host@1.0.0" "kv-get" (func $get (param i32 i32 i32)))'
@@ -73,16 +77,28 @@ async def test_configuration_of_a_run_for_a_bundled_name_is_for_a_trusted_one_on
 
 
 def as_before(state: Path, name: str) -> None:
-    """A database as the last version left it, with what it kept for a capsule."""
-    with closing(Stores(state)) as stores:
-        stores.settings.set("", name, "key", '"set"')
-        stores.kv.set(f"default:capsule:{name}", "note", b'"kept"')
-        stores.kv.set(f"alice:capsule:{name}", "note", b'"hers"')
-        stores.secrets.set("", name, "token", "a very secret token")
-        stores.installed.remember(name, "1.0.0", "aa", "source")
-        stores.approvals.allow(Holder("default", "/work", name, "aa"), "git status", None)
-    with closing(sqlite3.connect(state / "astrid.sqlite3")) as raw:
-        raw.executescript("DROP TABLE trusted; DROP TABLE unclaimed; PRAGMA user_version=3")
+    """A state folder as a version left it that told capsules apart by their names alone, with what it kept for one."""
+    state.mkdir()
+    namespaces = [f"{who}:capsule:{name}" for who in ("default", "alice")]
+    with closing(sqlite3.connect(state / "astrid.sqlite3", isolation_level=None)) as raw:
+        for statement in (statement for step in STEPS[:3] for statement in step):
+            raw.execute(statement)
+        raw.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        raw.execute("PRAGMA user_version=3")
+        raw.execute("INSERT INTO settings VALUES ('', ?, 'key', '\"set\"')", (name,))
+        raw.executemany("INSERT INTO kv VALUES (?, 'note', ?)", zip(namespaces, (b'"kept"', b'"hers"'), strict=True))
+        raw.execute("INSERT INTO installed VALUES (?, '1.0.0', 'aa', 'source', 0, 0)", (name,))
+        raw.execute(
+            "INSERT INTO approvals (principal, workspace, capsule, wasm_hash, action, allowed_at) "
+            "VALUES ('default', '/work', ?, 'aa', 'git status', 0)",
+            (name,),
+        )
+    secrets = SecretStore(state, no_keyring)
+    secrets.set("", name, "token", "a very secret token")
+
+
+def no_keyring() -> Keyring:
+    raise StoreError("there is none here")
 
 
 async def test_an_older_database_goes_to_the_first_folder_of_the_name(tmp_path: Path) -> None:
@@ -97,6 +113,9 @@ async def test_an_older_database_goes_to_the_first_folder_of_the_name(tmp_path: 
         assert stores.kv.get(f"alice:capsule:{owner}", "note") == b'"hers"'
         assert stores.approvals.of(Holder("default", "/work", owner, "aa")) == [("git status", None)]
         assert stores.installed.find(owner) is not None
+    with closing(sqlite3.connect(tmp_path / "state" / "astrid.sqlite3")) as raw:
+        kept = dict(raw.execute("SELECT namespace, bytes FROM kv_usage WHERE bytes > 0 AND namespace <> ''"))
+        assert set(kept) == {f"default:capsule:{owner}", f"alice:capsule:{owner}"}  # and counts for its quota
 
 
 async def test_an_older_database_stays_with_a_bundled_capsule(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ ASK = '(import "astrid:approval/host@1.0.0" "request-approval" (func $ask (param
 class Shell:
     """A capsule whose guest asks for approval of its payload, and answers `ok` or `error` with the case's number."""
 
-    id = "shell"
+    id = storage_id = "shell"
     wasm_hash = "aa"
     source_id = SOURCE
 

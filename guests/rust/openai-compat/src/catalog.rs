@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use astrid_sdk::prelude::*;
+use context_window::{Limits, limits};
 use serde_json::{Value, json};
 
 use crate::exchange;
 use crate::failure::Failure;
-use crate::settings::{PROVIDER, Settings};
+use crate::settings::{CONTEXT_WINDOW, PROVIDER, Settings};
 
 const TOPIC: &str = "llm.v1.response.describe";
 /// Of a server's list.
@@ -18,7 +19,7 @@ const MODELS: usize = 1000;
 pub(crate) fn describe(settings: &Settings) -> Result<(), SysError> {
     let configured = &settings.model;
     if !configured.is_empty() {
-        publish(settings, std::slice::from_ref(configured), None)?;
+        publish(settings, &[Listed { id: configured.clone(), limits: Limits::default() }], None)?;
     }
     let (mut listed, mut problem) = (Vec::new(), None);
     if settings.has_provider() {
@@ -32,12 +33,13 @@ pub(crate) fn describe(settings: &Settings) -> Result<(), SysError> {
     } else {
         log::debug(format!("{} is not asked for its models: there is no key for it", settings.shown_base()));
     }
-    listed.retain(|model| model != configured);
+    // The configured model is told again where the list knows more of it.
+    listed.retain(|model| model.id != *configured || (model.limits != Limits::default() && !settings.is_all_set()));
     if configured.is_empty() || !listed.is_empty() { publish(settings, &listed, problem) } else { Ok(()) }
 }
 
 /// `problem` is why there are none, in sentences for a person.
-fn publish(settings: &Settings, models: &[String], problem: Option<String>) -> Result<(), SysError> {
+fn publish(settings: &Settings, models: &[Listed], problem: Option<String>) -> Result<(), SysError> {
     let providers: Vec<Value> = models.iter().map(|model| entry(settings, model)).collect();
     let mut answer = json!({ "providers": providers });
     if let Some(problem) = problem {
@@ -46,20 +48,31 @@ fn publish(settings: &Settings, models: &[String], problem: Option<String>) -> R
     ipc::publish_json(TOPIC, &answer)
 }
 
-fn entry(settings: &Settings, model: &str) -> Value {
+/// A model, and what a server's list says of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Listed {
+    id: String,
+    limits: Limits,
+}
+
+fn entry(settings: &Settings, Listed { id: model, limits }: &Listed) -> Value {
+    let output = match (settings.max_output_tokens, limits.output) {
+        (0, Some(most)) => most,
+        (configured, most) => most.map_or(configured, |most| most.min(configured)),
+    };
     json!({
         "id": model,
         "description": format!("{model} at {}", settings.shown_base()),
         "request_topic": format!("llm.v1.request.generate.{PROVIDER}"),
         "stream_topic": format!("llm.v1.stream.{PROVIDER}"),
         "capabilities": ["text", "vision", "tools"],
-        "context_window": settings.context_window,
-        "max_output_tokens": settings.max_output_tokens,
+        "context_window": settings.context_window.or(limits.window).unwrap_or(CONTEXT_WINDOW),
+        "max_output_tokens": output,
     })
 }
 
 /// The server's list, which is not empty; else why there is none, in sentences for a person.
-fn ask_for_models(settings: &Settings) -> Result<Vec<String>, String> {
+fn ask_for_models(settings: &Settings) -> Result<Vec<Listed>, String> {
     let base = settings.shown_base();
     let (status, body) = exchange::models(settings).map_err(|error| Failure::of_http(&error, settings, false).text)?;
     if status != 200 {
@@ -71,11 +84,12 @@ fn ask_for_models(settings: &Settings) -> Result<Vec<String>, String> {
     if listed.is_empty() { Err(format!("{base} lists no models.")) } else { Ok(listed) }
 }
 
-/// The ids in `{"data": [{"id"}]}`, each once, in the server's order.
-fn ids(list: &Value) -> Vec<String> {
+/// The models in `{"data": [{"id"}]}`, each once, in the server's order.
+fn ids(list: &Value) -> Vec<Listed> {
     let mut seen = HashSet::new();
-    let all = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
-    all.filter(|id| !id.trim().is_empty() && seen.insert(*id)).take(MODELS).map(str::to_owned).collect()
+    let all = list["data"].as_array().into_iter().flatten().filter_map(|model| Some((model["id"].as_str()?, model)));
+    let new = all.filter(|(id, _)| !id.trim().is_empty() && seen.insert(*id)).take(MODELS);
+    new.map(|(id, model)| Listed { id: id.to_owned(), limits: limits(model) }).collect()
 }
 
 #[cfg(test)]
@@ -85,7 +99,7 @@ mod tests {
     #[test]
     fn the_ids_of_a_list_are_told_once_each_in_its_order() {
         let list = json!({"data": [{"id": "b"}, {"id": "a:1"}, {"id": " "}, {"id": "b"}, {"x": 1}, 7]});
-        assert_eq!(ids(&list), ["b", "a:1"]);
+        assert_eq!(ids(&list).iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["b", "a:1"]);
         assert!(ids(&json!({"data": {}})).is_empty());
         assert!(ids(&json!([])).is_empty());
     }
@@ -93,7 +107,10 @@ mod tests {
     #[test]
     fn an_entry_names_the_topics_and_the_limits() {
         let settings = Settings::read(|_| String::new(), |text| panic!("{text}"));
-        let entry = entry(&settings, "m:1");
+        let listed = |limits| Listed { id: "m:1".into(), limits };
+        let known = entry(&settings, &listed(Limits { window: Some(16_384), output: Some(4096) }));
+        assert_eq!((&known["context_window"], &known["max_output_tokens"]), (&json!(16_384), &json!(4096)));
+        let entry = entry(&settings, &listed(Limits::default()));
         assert_eq!((&entry["id"], &entry["context_window"]), (&json!("m:1"), &json!(128_000)));
         assert_eq!(entry["request_topic"], "llm.v1.request.generate.openai-compat");
         assert_eq!(entry["stream_topic"], "llm.v1.stream.openai-compat");

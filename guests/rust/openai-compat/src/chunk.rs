@@ -84,9 +84,16 @@ pub(crate) struct Usage {
 }
 
 /// What a server says about an error, in whichever of the usual shapes: `{"error": {"message"}}`, `{"error": "…"}`,
-/// `{"message"}`, `{"detail"}`, `[{"error": …}]`. None: this tells of no error.
+/// `{"message"}`, `{"detail"}`, `[{"error": …}]`. None: this tells of no error. That a conversation is too long for the
+/// model is told by its code, whatever the server's words are.
 pub(crate) fn error_in(value: &Value) -> Option<String> {
     let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
+    let said = words_in(value)?;
+    let coded = context_window::in_error(value) && !said.contains(context_window::CODE);
+    Some(if coded { format!("{said} ({})", context_window::CODE) } else { said })
+}
+
+fn words_in(value: &Value) -> Option<String> {
     match value.get("error") {
         Some(Value::Null) | None => {}
         Some(error) => return Some(message_in(error).unwrap_or_else(|| error.to_string())),
@@ -133,6 +140,18 @@ mod tests {
         assert_eq!(error_in(&json!({"choices": [], "error": null})), None);
         assert_eq!(error_in(&json!({"choices": [{"message": {}}], "message": "x"})), None);
         assert_eq!(error_in(&json!({})), None);
+    }
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_told_by_its_code() {
+        for (value, told) in [
+            (json!({"error": {"message": "no", "code": "context_length_exceeded"}}), "no (context_length_exceeded)"),
+            (json!({"error": {"message": "no", "type": "exceed_context_size_error"}}), "no (context_length_exceeded)"),
+            (json!({"error": "prompt is too long"}), "prompt is too long (context_length_exceeded)"),
+            (json!({"error": {"message": "context_length_exceeded"}}), "context_length_exceeded"),
+        ] {
+            assert_eq!(error_in(&value).as_deref(), Some(told));
+        }
     }
 
     #[test]

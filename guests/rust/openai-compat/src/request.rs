@@ -15,14 +15,17 @@ pub(crate) struct Request {
     messages: Vec<Message>,
     tools: Vec<LlmToolDefinition>,
     system: String,
+    /// How much room whoever asks left for the answer, in tokens.
+    room: Option<u64>,
 }
 
 impl Request {
     /// Read an `llm_request`; says in words why it is none.
     pub(crate) fn read(payload: Value) -> Result<Self, String> {
+        let room = payload["max_output_tokens"].as_u64().filter(|tokens| *tokens > 0);
         match serde_json::from_value(payload) {
             Ok(IpcPayload::LlmRequest { model, messages, tools, system, .. }) => {
-                Ok(Self { model, messages, tools, system })
+                Ok(Self { model, messages, tools, system, room })
             }
             Ok(_) => Err("What was asked is no request to a model.".into()),
             Err(error) => Err(format!("The request to the model cannot be read: {error}")),
@@ -39,7 +42,9 @@ impl Request {
             body["stream_options"] = json!({"include_usage": true});
         }
         if settings.max_output_tokens > 0 {
-            body[settings.max_tokens_field()] = settings.max_output_tokens.into();
+            // Servers refuse an answer that would not fit into the window beside the conversation.
+            let most = self.room.map_or(settings.max_output_tokens, |room| room.min(settings.max_output_tokens));
+            body[settings.max_tokens_field()] = most.into();
         }
         if let Some(temperature) = settings.temperature {
             body["temperature"] = temperature.into();
@@ -79,6 +84,17 @@ mod tests {
         assert_eq!((&body["model"], &body["stream"]), (&json!("m:1"), &json!(true)));
         assert_eq!(body["messages"].as_array().unwrap().len(), 2);
         assert_eq!(names.meant(body["tools"][0]["function"]["name"].as_str().unwrap()), "a:b");
+    }
+
+    #[test]
+    fn an_answer_may_have_as_many_tokens_as_there_is_room_for() {
+        let mut payload = json!({"type": "llm_request", "request_id": "6f1c0f0e-8f7e-4b7e-9d2c-1f2d3c4b5a69",
+            "model": "m", "messages": [], "tools": [], "system": ""});
+        for (room, most) in [(json!(500), 500), (json!(100_000), 8192), (json!(0), 8192), (json!("x"), 8192)] {
+            payload["max_output_tokens"] = room;
+            let (body, _) = Request::read(payload.clone()).unwrap().body(&settings("")).unwrap();
+            assert_eq!(body["max_completion_tokens"], most);
+        }
     }
 
     #[test]

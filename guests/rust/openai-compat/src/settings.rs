@@ -6,6 +6,9 @@ use std::time::Duration;
 /// The provider's name in ids of models (`openai-compat:gpt-5`) and in topics.
 pub(crate) const PROVIDER: &str = "openai-compat";
 
+/// Of a model that nobody says anything of.
+pub(crate) const CONTEXT_WINDOW: u64 = 128_000;
+
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Empty: none is sent.
@@ -13,7 +16,8 @@ pub(crate) struct Settings {
     pub(crate) base_url: String,
     /// Of requests that name none; empty: there is none.
     pub(crate) model: String,
-    pub(crate) context_window: u64,
+    /// None: what the server's list says, else `CONTEXT_WINDOW`.
+    pub(crate) context_window: Option<u64>,
     /// 0: the server decides.
     pub(crate) max_output_tokens: u64,
     pub(crate) temperature: Option<f64>,
@@ -44,7 +48,7 @@ impl Settings {
             api_key: value("api_key").trim().to_owned(),
             base_url: if base_url.is_empty() { "https://api.openai.com".into() } else { base_url },
             model: own(value("model").trim()).to_owned(),
-            context_window: number("context_window", 128_000),
+            context_window: Some(number("context_window", 0)).filter(|tokens| *tokens > 0),
             max_output_tokens: number("max_output_tokens", 8_192),
             temperature: parsed("temperature", &value("temperature"), &complain),
             include_usage: parsed("include_usage", &value("include_usage"), &complain).unwrap_or(true),
@@ -115,6 +119,11 @@ impl Settings {
         if self.is_openai() { "max_completion_tokens" } else { "max_tokens" }
     }
 
+    /// Whether a server's list has nothing to add.
+    pub(crate) fn is_all_set(&self) -> bool {
+        self.context_window.is_some() && self.max_output_tokens > 0
+    }
+
     fn is_openai(&self) -> bool {
         self.base_url.split_once("://").is_some_and(|(_, host)| host.starts_with("api.openai.com"))
     }
@@ -181,7 +190,7 @@ mod tests {
     #[test]
     fn numbers_may_be_quoted() {
         let settings = settings(&[("context_window", "\"4096\""), ("temperature", "0.5"), ("include_usage", "false")]);
-        assert_eq!((settings.context_window, settings.temperature), (4096, Some(0.5)));
+        assert_eq!((settings.context_window, settings.temperature), (Some(4096), Some(0.5)));
         assert!(!settings.include_usage);
     }
 

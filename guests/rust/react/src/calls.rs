@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::context::message::{ASK_FOR_A_PART, middle_left_out};
 use crate::stream::Spoken;
 
 /// So much of unreadable arguments is told.
@@ -39,12 +40,10 @@ impl ToolResult {
         Self { call_id: call_id.into(), content: content.into(), is_error: true }
     }
 
-    /// The result with at most so many bytes, and a note when it had more.
+    /// The result with about so many bytes at most: its beginning and its end, and how much is left out between them.
     pub(crate) fn cut(mut self, bytes: usize) -> Self {
-        let whole = self.content.len();
-        if whole > bytes {
-            self.content.truncate(self.content.floor_char_boundary(bytes));
-            self.content.push_str(&format!("\n[The first {bytes} of {whole} bytes.]"));
+        if self.content.len() > bytes {
+            self.content = middle_left_out(&self.content, bytes, ASK_FOR_A_PART);
         }
         self
     }
@@ -172,6 +171,10 @@ mod tests {
     fn a_long_result_is_cut_between_characters_and_says_so() {
         let result = ToolResult { call_id: "c".into(), content: "é".repeat(10), is_error: false };
         assert_eq!(result.clone().cut(20), result);
-        assert_eq!(result.cut(5).content, "éé\n[The first 5 of 20 bytes.]");
+        let cut = result.cut(9).content;
+        assert!(
+            cut.starts_with("ééé\n[12 of 20 bytes are left out here. To see more") && cut.ends_with("]\né"),
+            "{cut}"
+        );
     }
 }

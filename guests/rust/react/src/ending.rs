@@ -8,7 +8,7 @@ use crate::config::MAX_RESULT_BYTES;
 use crate::history;
 use crate::ids::{instance, now_ms};
 use crate::turn::{Ending, Limits, Phase, Stop, Turn};
-use crate::{prompt, session, store};
+use crate::{making_room, prompt, session, store};
 
 /// Received by whoever wants to know how a turn ended.
 const FAILED: &str = "agent.v1.event.turn_failed";
@@ -116,13 +116,17 @@ fn publish_final(session_id: &str, text: &str) -> Result<(), SysError> {
 
 /// Tell the provider that nobody listens any more, and keep what was said so far. An answer that is complete or has
 /// failed is not under way.
-fn stop_provider(turn: &Turn) {
+pub(crate) fn stop_provider(turn: &Turn) {
     let Some(stream) = store::stream(&turn.request_id) else { return };
     let topic = format!("llm.v1.request.cancel.{}", turn.provider());
     if let Err(error) = ipc::publish_json(&topic, &json!({ "request_id": turn.request_id })) {
         log::warn(format!("the provider {} could not be told to stop: {error}", turn.provider()));
     }
-    keep_text(turn, store::take_answer(&turn.request_id, stream).text);
+    let quiet = stream.quiet;
+    let said = store::take_answer(&turn.request_id, stream).text;
+    if !quiet {
+        keep_text(turn, said);
+    }
 }
 
 /// Keep what was said of an answer that will not be complete.
@@ -177,6 +181,9 @@ pub(crate) fn check(session_id: &str) {
         _ => None,
     };
     if let Some(stop) = turn.overdue(now_ms(), &Limits::configured(), stream) {
+        if turn.fitting.pending.is_some() {
+            return making_room::without_summary(turn, &stop.0);
+        }
         log::warn(format!("the turn in session {session_id:?} ends: {}", stop.0));
         end(turn, stop);
     }
@@ -210,7 +217,12 @@ pub(crate) fn end_all_that_receive() {
         if let Some(turn) =
             store::turn(&session_id).filter(|turn| matches!(turn.phase, Phase::Streaming | Phase::Tools))
         {
-            end(turn, Stop::new("Response interrupted: the event bus was too full and lost a part of it. Try again."));
+            let why = "Response interrupted: the event bus was too full and lost a part of it. Try again.";
+            if turn.fitting.pending.is_some() {
+                making_room::without_summary(turn, why);
+                continue;
+            }
+            end(turn, Stop::new(why));
         }
     }
 }

@@ -9,6 +9,8 @@
 //! | `react.work.<request>.text.<n>` | what the model said before |
 //! | `react.work.<request>.calls`, `….result.<n>` | the calls it made, and their results |
 //! | `react.call2sess.<call>` | the session of a call without a result |
+//! | `react.summary.<session>` | what stands for the beginning of a conversation that does not fit |
+//! | `react.windows` | what servers said of the contexts of their models |
 //! | `react.host` | the host that runs, or ran |
 //! | `react.stale_calls` | ids of calls that were given up: a late result of theirs may still come |
 
@@ -33,6 +35,11 @@ pub(crate) struct Context {
     pub(crate) system: String,
     pub(crate) tools: Box<RawValue>,
     pub(crate) prefix: String,
+    /// How many messages the prompt builder was given, and of how many.
+    #[serde(default)]
+    pub(crate) messages: usize,
+    #[serde(default)]
+    pub(crate) total: Option<u64>,
 }
 
 /// A turn that cannot go on because the store does not serve.

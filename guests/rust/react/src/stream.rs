@@ -14,7 +14,7 @@ pub(crate) enum StreamEvent {
     ToolCallDelta { id: String, args_delta: String },
     ToolCallEnd { id: String },
     ReasoningDelta(serde::de::IgnoredAny),
-    Usage(serde::de::IgnoredAny),
+    Usage(serde_json::Value),
     Done,
     Error(String),
 }
@@ -36,6 +36,12 @@ pub(crate) enum Piece {
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Stream {
     pub(crate) session_id: String,
+    /// What is said is not for the user.
+    #[serde(default)]
+    pub(crate) quiet: bool,
+    /// How many tokens the server counted in what it was asked.
+    #[serde(default)]
+    pub(crate) input_tokens: Option<u64>,
     /// When the last event came, and until when the answer must be complete.
     pub(crate) last_ms: u64,
     pub(crate) until_ms: u64,
@@ -51,7 +57,18 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(session_id: &str, now: u64, until_ms: u64, max_bytes: u64) -> Self {
         let session_id = session_id.into();
-        Self { session_id, last_ms: now, until_ms, bytes: 0, max_bytes, sealed: 0, tail: Vec::new(), tail_bytes: 0 }
+        Self {
+            session_id,
+            quiet: false,
+            input_tokens: None,
+            last_ms: now,
+            until_ms,
+            bytes: 0,
+            max_bytes,
+            sealed: 0,
+            tail: Vec::new(),
+            tail_bytes: 0,
+        }
     }
 
     /// Keep a piece. What is returned has to be written under a key of its own, numbered `sealed`, before `sealed` is

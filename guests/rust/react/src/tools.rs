@@ -105,7 +105,7 @@ fn go_on_when_complete(turn: &mut Turn) -> Result<(), Stop> {
     // A session that is only slow takes them all the same: a turn that ends here does not add them once more.
     store::forget_work(turn);
     turn.calls.clear();
-    let messages = session::messages(&turn.session_id, &messages)?;
+    let said = session::history(&turn.session_id, &messages)?;
     turn.request_id = new_id();
-    generation::request(turn, &store::context(&turn.session_id)?, messages)
+    generation::request(turn, &store::context(&turn.session_id)?, said)
 }

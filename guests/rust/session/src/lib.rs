@@ -70,14 +70,23 @@ impl Session {
         appended(session_id(&request)?, &message::messages(&request, "messages")?).map(drop)
     }
 
-    /// Hand out a conversation, after adding what is to be added. `omitted` says how many messages did not fit.
+    /// Hand out a conversation, after adding what is to be added. `omitted` says how many messages did not fit. Whoever
+    /// knows the messages up to a number says so with `after`, counted from 0 over all that the conversation ever had, and
+    /// is told as well the number of the first message and how many there are.
     #[astrid::interceptor("handle_get_messages")]
     fn handle_get_messages(&self, request: Value) -> Result<(), SessionError> {
         answer("get_messages", &request, || {
             let id = session_id(&request)?;
             let thread = appended(id, &message::messages(&request, "append_before_read")?)?;
-            let History { messages, omitted, shortened } = history::turns(&thread, history_bytes(), store::read_page);
-            Ok(json!({"messages": messages, "omitted": omitted, "shortened": shortened}))
+            let after = request.get("after").and_then(Value::as_u64);
+            let from = after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
+            let History { messages, omitted, shortened, begins } =
+                history::turns(&thread, from, history_bytes(), store::read_page);
+            let mut reply = json!({"messages": messages, "omitted": omitted, "shortened": shortened});
+            if after.is_some() {
+                (reply["begins"], reply["total"]) = (begins.into(), history::total(&thread).into());
+            }
+            Ok(reply)
         })
     }
 

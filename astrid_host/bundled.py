@@ -18,6 +18,11 @@ def capsules_folder() -> Path:
     return _folder("capsules")
 
 
+def contracts_files() -> list[Path]:
+    """The topic contracts, each beside the capsule whose convention it is."""
+    return sorted(_folder("capsules").glob("*/contracts.toml"))
+
+
 def _folder(name: str) -> Path:
     installed = _PACKAGE / "_bundled" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from astrid_host.gates import Contracts, quoted
 from astrid_host.manifest import Manifest, Problem
 from astrid_host.tools import DESCRIBE, DESCRIBED, EXECUTE, tool_of
 from astrid_host.topics import acl_allows
@@ -50,6 +51,27 @@ def check_convention(manifest: Manifest) -> list[Problem]:
     if bound:
         problems += _describe_problems(manifest)
     return problems
+
+
+def check_contracts(manifest: Manifest, contracts: Contracts, *, bundled: bool) -> list[Problem]:
+    """The rows of `[publish]` that reach topics on which the capsule's word does not count, unless the operator grants it.
+
+    Args:
+        manifest: the capsule's.
+        contracts: of the conventions.
+        bundled: it comes with the host, and has the roles that it has there.
+    """
+    roles = contracts.roles_of(manifest.package.name) if bundled else frozenset()
+    return [
+        _problem(
+            manifest,
+            "warning",
+            f"the row {quoted(row)} does not count everywhere: {why}",
+            manifest.publish[row].line,
+            "remove the row, or let the operator grant it: astrid-host trust, with the capsule's folder",
+        )
+        for row, why in contracts.unheard(manifest, roles).items()
+    ]
 
 
 def _name_problems(manifest: Manifest, name: str, line: int) -> list[Problem]:

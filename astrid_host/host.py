@@ -20,14 +20,14 @@ import trio
 
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
-from astrid_host.bundled import APPLICATION, capsules_folder, wit_folder
+from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
 from astrid_host.bus import Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
-from astrid_host.gates import CONTRACTS, Contracts, Rules
+from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
 from astrid_host.inventory import CapsuleInfo, capsule_info
@@ -280,7 +280,7 @@ async def open_host(
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(cache / "modules")
-        contracts = Contracts.read(capsules_folder() / CONTRACTS)
+        contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
         bus = Bus(rules=rules)
         async with _nursery() as nursery:

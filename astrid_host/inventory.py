@@ -22,6 +22,8 @@ class CapsuleInfo(msgspec.Struct, frozen=True):
         handlers: topic patterns of its active handlers.
         inactive: those of rows that are never called.
         acl: the topic patterns that it may publish on.
+        roles: in which its word counts, by name.
+        unheard: of those patterns, the ones that reach topics on which its word does not count, with why.
         source_id: the UUID that stands on what it publishes.
         folder: where it was found.
         calls: how many of its handlers' calls ended.
@@ -37,6 +39,8 @@ class CapsuleInfo(msgspec.Struct, frozen=True):
     handlers: list[str]
     inactive: list[str]
     acl: list[str]
+    roles: list[str]
+    unheard: dict[str, str]
     source_id: str
     folder: Path
     calls: int
@@ -57,6 +61,8 @@ def capsule_info(capsule: Capsule) -> CapsuleInfo:
         handlers=[handler.pattern for handler in capsule.handlers],
         inactive=list(capsule.inactive),
         acl=list(manifest.publish) if manifest else [],
+        roles=sorted(capsule.roles),
+        unheard=dict(capsule.unheard),
         source_id=capsule.source_id,
         folder=capsule.folder,
         calls=capsule.account.calls,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -25,7 +25,7 @@ class Capsule:
     why), `shadowed` when it stepped aside for another, `unloaded` when it was taken out, or replaced by a newer version.
     `inactive` names the topics of rows that another capsule keeps. `trusted` says that it came with the host or that the operator
     allowed it what it asks for, `roles` in which its word counts, and `owned` the topics that it answers for: its own rows of
-    exactly that name.
+    exactly that name. `unheard` has the rows of `[publish]` that reach topics on which its word does not count, with why.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.
@@ -52,6 +52,7 @@ class Capsule:
         self.trusted = bundled
         self.roles: frozenset[str] = frozenset()
         self.owned: frozenset[str] = frozenset()
+        self.unheard: Mapping[str, str] = {}
         self.aside_for = ""  # while it is shadowed, the id of the capsule that it steps aside for
         self.problems: Sequence[Problem] = ()
         self.inactive: list[str] = []
@@ -88,6 +89,12 @@ class Capsule:
         self._linked, self.pool, self.publisher = linked, pool, publisher
         if HOOK in linked.entries:
             self.hook = linked.entries[HOOK]
+
+    def owns(self, topics: frozenset[str]) -> None:
+        """It answers for these topics from now on. The bus's lock is held."""
+        self.owned = topics
+        if self._linked is not None:
+            self.publisher.look_again()
 
     def take_over(self, old: Capsule) -> None:
         """What waits for an older version of it, and what was counted, is its own now. The bus's lock is held."""

@@ -57,14 +57,18 @@ def _check(folder: Path) -> list[Problem]:
     import trio
 
     from astrid_host import manifest
-    from astrid_host.convention import check_convention
+    from astrid_host.bundled import capsules_folder, contracts_files
+    from astrid_host.convention import check_contracts, check_convention
+    from astrid_host.gates import Contracts
     from astrid_host.probe import probe
 
     found, problems = manifest.check(folder / "Capsule.toml")
     if found is None:
         return problems
     has_errors = any(problem.severity == "error" for problem in problems)
-    problems = [*problems, *check_convention(found)]
+    bundled = folder.resolve().parent == capsules_folder().resolve()
+    contracts = Contracts.read(contracts_files())
+    problems = [*problems, *check_convention(found), *check_contracts(found, contracts, bundled=bundled)]
     if _has_module(folder, found) or not has_errors:  # else its errors say what is wrong with the module's file
         problems += trio.run(probe, folder, found)
     return sorted(problems, key=lambda problem: (problem.severity, problem.line, problem.column))

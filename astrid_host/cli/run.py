@@ -158,4 +158,8 @@ def show(host: Host) -> None:
         if info.state == "ready" and info.inactive:
             rows = ", ".join(info.inactive)
             sys.stdout.write(f"{printable(info.id)}: rows that are never called: {printable(rows)}\n")
+        for row, why in info.unheard.items() if info.state == "ready" else ():
+            sys.stdout.write(
+                f"{printable(info.id)}: the row {printable(row)} does not count everywhere: {printable(why)}\n"
+            )
     sys.stdout.flush()

@@ -10,8 +10,7 @@ guests that run are stopped, and both are reported as `cancelled`, which answers
 
 from __future__ import annotations
 
-import itertools
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -43,6 +42,7 @@ CancelChildren = Callable[[Sequence[str], str], None]
 TIMEOUT_S = 60.0
 CLOSED = "this host has stopped: use its tools inside its `async with open_host(...)`"
 LET_GO_S = 0.001
+ID_BYTES, IDS_AT_ONCE = 16, 256
 
 
 class _Pending:
@@ -56,6 +56,21 @@ class _Pending:
         self.entered = False
         self.outside: Queue | None = None  # where it waits for room
         self.gone = False
+
+
+class _Ids:
+    """Ids of calls that no other speaker can guess: 128 random bits each, which the system is asked for in larger pieces."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left: list[str] = []
+
+    def next(self) -> str:
+        if not self._left:
+            random = os.urandom(ID_BYTES * IDS_AT_ONCE).hex()
+            self._left = [random[at : at + 2 * ID_BYTES] for at in range(0, len(random), 2 * ID_BYTES)]
+        return self._left.pop()
 
 
 class Askers(NamedTuple):
@@ -93,8 +108,7 @@ class Tools:
         self._registry = registry
         self._principal = principal
         self._pending: dict[tuple[str | None, str], _Pending] = {}
-        self._prefix = secrets.token_hex(4)
-        self._calls = itertools.count(1)
+        self._ids = _Ids()
         self._let_go_at = 0.0
         self._cancel_children = cancel_children
         turns.at_end(self._host_stopped)
@@ -136,7 +150,7 @@ class Tools:
         if not isinstance(name, str) or not isinstance(call_id, str | None):
             raise TypeError(f"a tool's name and a call's id are texts; given {name!r} and {call_id!r}")
         who = self._principal if principal is None else principal
-        call = f"{self._prefix}-{next(self._calls)}" if call_id is None else call_id
+        call = self._ids.next() if call_id is None else call_id
         if (who, call) in self._pending:
             return ToolCallResult(call, f"A call with the id {call} is under way already: use another id.", True)
         check_principal(who)

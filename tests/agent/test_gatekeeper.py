@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tomllib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -175,41 +174,26 @@ async def test_calls_at_once_are_described_for_once_and_decided_each_by_itself(t
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
-async def test_a_call_that_passes_twice_is_asked_about_once(decision: str, tmp_path: Path) -> None:
+async def test_a_decision_holds_for_one_call_and_the_same_one_made_again_is_asked_about_again(
+    decision: str, tmp_path: Path
+) -> None:
+    async with gated(tmp_path, FS, approves=None) as (host, _), host.subscribe(ASKED) as events:
+        async with host.subscribe(RESULT) as results:
+            for _ in range(3):
+                host.publish(REQUEST, request("c1"))
+                (question,) = await decided(host, events, decision)
+                assert question["action"] == "write_file"
+                assert (await next_of(results)).payload["result"]["is_error"] == (decision == "deny")
+
+
+async def test_calls_with_one_id_at_the_same_time_are_asked_about_one_by_one(tmp_path: Path) -> None:
     async with gated(tmp_path, FS, approves=None) as (host, _), host.subscribe(ASKED) as events:
         async with host.subscribe(RESULT) as results:
             for _ in range(2):
                 host.publish(REQUEST, request("c1"))
-            (question,) = await decided(host, events, decision)
-            assert question["action"] == "write_file"
-            for _ in range(2):
-                payload = (await next_of(results)).payload
-                assert payload["result"]["is_error"] == (decision == "deny")
-            host.publish(REQUEST, request("c1"))
-            assert (await next_of(results)).payload["result"]["is_error"] == (decision == "deny")
-            host.publish(REQUEST, request("c1", arguments={**WRITE, "content": "other"}))
-            (question,) = await decided(host, events, "approve")
-            assert "other" in question["resource"]
-            assert (await next_of(results)).payload["result"]["is_error"] is False
-
-
-async def test_a_decision_is_remembered_for_as_long_as_is_configured(tmp_path: Path) -> None:
-    async with gated(tmp_path, FS, config={"remember_secs": 0}) as (host, asked):
-        for _ in range(2):
-            await host.tools.execute("write_file", WRITE, call_id="c1")
-    assert len(asked) == 2
-
-
-async def test_a_decision_is_for_a_call_that_passes_twice_and_not_for_one_that_is_made_again_later(
-    tmp_path: Path,
-) -> None:
-    manifest = tomllib.loads((BUNDLED / "gatekeeper" / "Capsule.toml").read_text())
-    assert manifest["env"]["remember_secs"]["default"] == 2
-    async with gated(tmp_path, FS, config={"remember_secs": 1}) as (host, asked):
-        begun = trio.current_time()
-        while len(asked) < 2:
-            await host.tools.execute("write_file", WRITE, call_id="c1")
-        assert trio.current_time() - begun >= 1
+            await decided(host, events, "approve", "deny")
+            failed = [(await next_of(results)).payload["result"]["is_error"] for _ in range(2)]
+    assert sorted(failed) == [False, True]
 
 
 async def test_a_cancelled_call_is_asked_about_again_when_it_is_made_again(tmp_path: Path) -> None:
@@ -244,7 +228,7 @@ async def test_the_manifest_or_the_schema_makes_a_tool_mutable_and_so_does_silen
     async with gated(tmp_path, tool(tmp_path / "capsules", "go", says, **row)) as (host, asked):
         for _ in range(2):
             assert (await host.tools.execute("go", {}, call_id="c1")).content == "done"
-    assert asked == [("go", "go {}")]
+    assert asked == [("go", "go {}")] * 2
 
 
 async def test_what_it_does_not_know_is_looked_for_once(tmp_path: Path) -> None:

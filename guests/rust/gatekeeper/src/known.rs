@@ -84,10 +84,9 @@ fn described(last: Option<&Flags>) -> Result<Option<Flags>, SysError> {
         match ledger::begin(DESCRIBING, window() + MARGIN, ends.is_some())? {
             Begun::Ours => {
                 let flags = describe_unless_done(last);
-                ledger::end(DESCRIBING, None)?;
+                ledger::end(DESCRIBING)?;
                 return flags.map(Some);
             }
-            Begun::Decided(_) => return Ok(None),
             Begun::Others(until) => match &ends {
                 None => ends = Some(Ends::subscribe()?),
                 Some(ends) => {

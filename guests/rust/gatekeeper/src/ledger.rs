@@ -1,5 +1,5 @@
-//! What is under way, and what was decided lately, of one principal: its calls run in several instances at once, and these
-//! see each other only through the store.
+//! What is under way on behalf of one principal: its calls run in several instances at once, and these see each other only
+//! through the store.
 //!
 //! Whoever begins something does it; the others wait until it is over, which is published when somebody waits. Each entry
 //! has an end, so that nothing stays when its instance does not come back.
@@ -21,8 +21,6 @@ pub(crate) enum Begun {
     Ours,
     /// Another's, until that time at most.
     Others(u64),
-    /// It was decided lately.
-    Decided(bool),
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -30,11 +28,10 @@ struct Entry {
     id: String,
     /// Milliseconds since 1970.
     until: u64,
-    decided: Option<bool>,
     awaited: bool,
 }
 
-/// Begin something that takes `time` at most, unless it is under way or was decided.
+/// Begin something that takes `time` at most, unless it is under way.
 ///
 /// # Errors
 ///
@@ -44,41 +41,15 @@ pub(crate) fn begin(id: &str, time: Duration, waits: bool) -> Result<Begun, SysE
     change(|entries| begin_in(entries, id, now, after(now, time), waits))
 }
 
-/// A decision that is remembered for some time, beside so many at most.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Remembered {
-    pub(crate) decided: bool,
-    pub(crate) time: Duration,
-    pub(crate) most: usize,
-}
-
-/// End it, with what was decided if anything was, and tell who waits.
+/// End it, and tell who waits.
 ///
 /// # Errors
 ///
 /// The store's; it ends with its time then.
-pub(crate) fn end(id: &str, remembered: Option<Remembered>) -> Result<(), SysError> {
+pub(crate) fn end(id: &str) -> Result<(), SysError> {
     let now = now()?;
-    let awaited = change(|entries| (end_in(entries, id, now, remembered), true))?;
+    let awaited = change(|entries| (end_in(entries, id, now), true))?;
     if awaited { ipc::publish_json(OVER, &serde_json::json!({ "id": id })) } else { Ok(()) }
-}
-
-/// Forget what is under way and begins with one of these: nobody is at it any more.
-///
-/// # Errors
-///
-/// The store's.
-pub(crate) fn forget(beginnings: &[String]) -> Result<(), SysError> {
-    if kv::get_bytes_opt(KEY)?.is_none() {
-        return Ok(());
-    }
-    change(|entries| {
-        let before = entries.len();
-        let gone =
-            |entry: &Entry| entry.decided.is_none() && beginnings.iter().any(|start| entry.id.starts_with(start));
-        entries.retain(|entry| !gone(entry));
-        ((), entries.len() < before)
-    })
 }
 
 /// Hears when something is over. Must be there before `begin` says that others are at it.
@@ -128,33 +99,18 @@ fn begin_in(entries: &mut Vec<Entry>, id: &str, now: u64, until: u64, waits: boo
     let limit = until.max(after(now, Duration::from_secs(3600)));
     entries.retain(|entry| entry.until > now && entry.until <= limit);
     if let Some(entry) = entries.iter_mut().find(|entry| entry.id == id) {
-        return match entry.decided {
-            Some(decided) => (Begun::Decided(decided), false),
-            None => {
-                let news = waits && !entry.awaited;
-                entry.awaited |= waits;
-                (Begun::Others(entry.until), news)
-            }
-        };
+        let news = waits && !entry.awaited;
+        entry.awaited |= waits;
+        return (Begun::Others(entry.until), news);
     }
-    entries.push(Entry { id: id.to_owned(), until, decided: None, awaited: false });
+    entries.push(Entry { id: id.to_owned(), until, awaited: false });
     (Begun::Ours, true)
 }
 
 /// Whether somebody waits for it.
-fn end_in(entries: &mut Vec<Entry>, id: &str, now: u64, remembered: Option<Remembered>) -> bool {
+fn end_in(entries: &mut Vec<Entry>, id: &str, now: u64) -> bool {
     let awaited = entries.iter().any(|entry| entry.id == id && entry.awaited);
     entries.retain(|entry| entry.until > now && entry.id != id);
-    let Some(Remembered { decided, time, most }) = remembered else {
-        return awaited;
-    };
-    if !time.is_zero() {
-        entries.push(Entry { id: id.to_owned(), until: after(now, time), decided: Some(decided), awaited: false });
-    }
-    while entries.iter().filter(|entry| entry.decided.is_some()).count() > most {
-        let oldest = entries.iter().position(|entry| entry.decided.is_some());
-        entries.remove(oldest.unwrap_or_default());
-    }
     awaited
 }
 
@@ -171,23 +127,17 @@ fn after(now: u64, time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn remembered(decided: bool, milliseconds: u64) -> Option<Remembered> {
-        Some(Remembered { decided, time: Duration::from_millis(milliseconds), most: 2 })
-    }
-
     #[test]
-    fn who_begins_does_it_and_the_others_wait_until_it_is_decided() {
+    fn who_begins_does_it_and_the_others_wait_until_it_is_over() {
         let mut entries = vec![];
         assert_eq!(begin_in(&mut entries, "a", 0, 100, false), (Begun::Ours, true));
         assert_eq!(begin_in(&mut entries, "b", 0, 100, false), (Begun::Ours, true));
         assert_eq!(begin_in(&mut entries, "a", 1, 101, false), (Begun::Others(100), false));
         assert_eq!(begin_in(&mut entries, "a", 1, 101, true), (Begun::Others(100), true));
         assert_eq!(begin_in(&mut entries, "a", 1, 101, true), (Begun::Others(100), false));
-        assert!(end_in(&mut entries, "a", 2, remembered(true, 498)));
-        assert!(!end_in(&mut entries, "b", 2, None));
-        assert_eq!(begin_in(&mut entries, "a", 499, 600, true), (Begun::Decided(true), false));
-        assert_eq!(begin_in(&mut entries, "a", 500, 600, true), (Begun::Ours, true));
-        assert_eq!(begin_in(&mut entries, "b", 500, 600, true), (Begun::Ours, true));
+        assert!(end_in(&mut entries, "a", 2));
+        assert!(!end_in(&mut entries, "b", 2));
+        assert_eq!(begin_in(&mut entries, "a", 3, 600, true), (Begun::Ours, true));
     }
 
     #[test]
@@ -203,27 +153,5 @@ mod tests {
         let mut entries = vec![];
         begin_in(&mut entries, "a", 9_000_000_000, 9_000_000_100, false);
         assert_eq!(begin_in(&mut entries, "a", 0, 100, true).0, Begun::Ours);
-    }
-
-    #[test]
-    fn so_many_decisions_are_remembered_and_what_is_under_way_is_not_lost_to_them() {
-        let mut entries = vec![];
-        begin_in(&mut entries, "ours", 0, 1000, false);
-        for id in ["a", "b", "c"] {
-            begin_in(&mut entries, id, 0, 1000, false);
-            end_in(&mut entries, id, 1, remembered(false, 999));
-        }
-        let left: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
-        assert_eq!(left, ["ours", "b", "c"]);
-        end_in(&mut entries, "ours", 2, None);
-        assert_eq!(entries.len(), 2);
-    }
-
-    #[test]
-    fn nothing_is_remembered_where_it_is_to_be_for_no_time() {
-        let mut entries = vec![];
-        begin_in(&mut entries, "a", 5, 1000, false);
-        end_in(&mut entries, "a", 6, remembered(true, 0));
-        assert_eq!(entries, []);
     }
 }

@@ -1,8 +1,7 @@
 //! Stands before every tool and lets those calls pass that change nothing, or that somebody approved.
 //!
 //! It fails closed: what it cannot find out counts as mutable, and what nobody answers is denied. It goes by the tool's name
-//! in the call, since a handler is not told the topic: who may publish calls is trusted to name the tool that it calls, as
-//! the router does.
+//! in the call, since a handler is not told the topic: the host's contract of these topics says that both are the same.
 
 mod approval;
 mod asking;
@@ -14,19 +13,12 @@ mod shown;
 mod unclear;
 
 use approval::Approval;
-use asking::{Denied, approve, beginning};
+use asking::{Denied, approve};
 use astrid_sdk::prelude::*;
 use call::Passing;
-use serde::Deserialize;
 
 #[derive(Default)]
 pub struct Gatekeeper;
-
-#[derive(Deserialize)]
-pub struct Cancelled {
-    #[serde(default)]
-    call_ids: Vec<String>,
-}
 
 /// Asks for approval before a tool runs that changes something.
 #[capsule]
@@ -48,12 +40,5 @@ impl Gatekeeper {
     #[astrid::interceptor("on_capsules_loaded")]
     fn on_capsules_loaded(&self) -> Result<(), SysError> {
         known::drop_all()
-    }
-
-    /// Nobody asks about a cancelled call any more: if it is made again, it is asked about anew.
-    #[astrid::interceptor("on_cancel")]
-    fn on_cancel(&self, cancelled: Cancelled) -> Result<(), SysError> {
-        let beginnings: Vec<String> = cancelled.call_ids.iter().map(|id| beginning(id)).collect();
-        ledger::forget(&beginnings)
     }
 }

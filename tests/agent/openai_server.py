@@ -310,14 +310,14 @@ class OpenAIServer:
         url: its base, without `/v1`.
         address: its host and port.
         script: answers requests for completions; may be replaced.
-        models: what it lists; None: it has no list.
+        models: what it lists, names or whole entries; None: it has no list.
         asked: the requests for completions so far.
         left: how many of them are over.
         listed: how often it was asked which models it has.
     """
 
     script: Script
-    models: Sequence[str] | None = ("test",)
+    models: Sequence[JSON] | None = ("test",)
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     left: int = 0
@@ -345,7 +345,8 @@ class OpenAIServer:
                     self.left += 1
             case "GET", "/v1/models" if self.models is not None:
                 self.listed += 1
-                await reply.json(200, {"object": "list", "data": [{"id": name} for name in self.models]})
+                listed = [{"id": model} if isinstance(model, str) else model for model in self.models]
+                await reply.json(200, {"object": "list", "data": listed})
             case _, path:
                 await reply.json(404, {"error": {"message": f"there is no {path}"}})
 
@@ -381,7 +382,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def openai_server(script: Script, models: Sequence[str] | None = ("test",)) -> AsyncIterator[OpenAIServer]:
+async def openai_server(script: Script, models: Sequence[JSON] | None = ("test",)) -> AsyncIterator[OpenAIServer]:
     """Serve on a free port of 127.0.0.1 until the block is left."""
     server = OpenAIServer(script, models)
     config = Config()

@@ -6,9 +6,9 @@ use astrid_sdk::prelude::*;
 use context_window::{Limits, limits};
 use serde_json::{Value, json};
 
-use crate::exchange;
 use crate::failure::Failure;
 use crate::settings::{CONTEXT_WINDOW, PROVIDER, Settings};
+use crate::{exchange, room};
 
 const TOPIC: &str = "llm.v1.response.describe";
 /// Of a server's list.
@@ -24,7 +24,10 @@ pub(crate) fn describe(settings: &Settings) -> Result<(), SysError> {
     let (mut listed, mut problem) = (Vec::new(), None);
     if settings.has_provider() {
         match ask_for_models(settings) {
-            Ok(models) => listed = models,
+            Ok(models) => {
+                room::listed(models.iter().map(|model| (model.id.as_str(), model.limits)));
+                listed = models;
+            }
             Err(why) => {
                 log::warn(&why);
                 problem = Some(why);

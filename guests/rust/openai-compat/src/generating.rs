@@ -13,6 +13,7 @@ use crate::failure::{Again, Failure};
 use crate::names::Names;
 use crate::publishing::Events;
 use crate::request::Request;
+use crate::room;
 use crate::settings::Settings;
 
 /// How much of an error's body is read, and of an answer that is not streamed.
@@ -44,9 +45,10 @@ fn answer(payload: Value, settings: &Settings, events: &Events<'_>) -> Result<()
              server with `astrid-host config set openai-compat.base_url`.",
         ));
     }
-    let (body, names) = request.body(settings).ok_or_else(|| {
+    let (body, names) = request.body(settings, |model| room::of(settings, model)).ok_or_else(|| {
         Failure::last("No model is selected: name one with `--model`, or `astrid-host config set openai-compat.model`.")
     })?;
+    let model = body["model"].as_str().unwrap_or_default().to_owned();
     let asking = Asking {
         settings,
         events,
@@ -56,7 +58,7 @@ fn answer(payload: Value, settings: &Settings, events: &Events<'_>) -> Result<()
         cancelling: Cancelling::of(events.request_id),
         begun: time::monotonic(),
     };
-    asking.until_answered()
+    asking.until_answered().inspect_err(|failure| room::refused(&model, &failure.text))
 }
 
 struct Asking<'a> {

@@ -1,5 +1,5 @@
 //! A provider of models: any server that speaks OpenAI's chat completions. Requests come on a topic, answers go out on
-//! another as they come. It keeps no state, so several requests of one principal are answered at the same time.
+//! another as they come. Beside the limits of models it keeps no state, so several requests of one principal are answered at the same time.
 
 mod answer;
 #[allow(clippy::all, unsafe_code, unused)]
@@ -16,6 +16,7 @@ mod messages;
 mod names;
 mod publishing;
 mod request;
+mod room;
 mod settings;
 mod sse;
 mod tools;

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use astrid_sdk::types::{IpcPayload, LlmToolDefinition, Message};
+use context_window::Limits;
 use serde_json::{Value, json};
 
 use crate::names::Names;
 use crate::settings::Settings;
-use crate::{messages, tools};
+use crate::{messages, room, tools};
 
 /// A request of the agent's.
 pub(crate) struct Request {
@@ -15,25 +16,23 @@ pub(crate) struct Request {
     messages: Vec<Message>,
     tools: Vec<LlmToolDefinition>,
     system: String,
-    /// How much room whoever asks left for the answer, in tokens.
-    room: Option<u64>,
 }
 
 impl Request {
     /// Read an `llm_request`; says in words why it is none.
     pub(crate) fn read(payload: Value) -> Result<Self, String> {
-        let room = payload["max_output_tokens"].as_u64().filter(|tokens| *tokens > 0);
         match serde_json::from_value(payload) {
             Ok(IpcPayload::LlmRequest { model, messages, tools, system, .. }) => {
-                Ok(Self { model, messages, tools, system, room })
+                Ok(Self { model, messages, tools, system })
             }
             Ok(_) => Err("What was asked is no request to a model.".into()),
             Err(error) => Err(format!("The request to the model cannot be read: {error}")),
         }
     }
 
-    /// The body for the server, and the names that it knows the tools by. None: there is no model to ask.
-    pub(crate) fn body(&self, settings: &Settings) -> Option<(Value, Names)> {
+    /// The body for the server, and the names that it knows the tools by. `limits` are those of a model. None: there is no
+    /// model to ask.
+    pub(crate) fn body(&self, settings: &Settings, limits: impl Fn(&str) -> Limits) -> Option<(Value, Names)> {
         let mut names = Names::default();
         let model = settings.model_for(&self.model)?;
         let messages = messages::for_server(&self.system, &self.messages, &mut |name| names.told(name));
@@ -41,16 +40,15 @@ impl Request {
         if settings.include_usage {
             body["stream_options"] = json!({"include_usage": true});
         }
-        if settings.max_output_tokens > 0 {
-            // Servers refuse an answer that would not fit into the window beside the conversation.
-            let most = self.room.map_or(settings.max_output_tokens, |room| room.min(settings.max_output_tokens));
-            body[settings.max_tokens_field()] = most.into();
-        }
         if let Some(temperature) = settings.temperature {
             body["temperature"] = temperature.into();
         }
         if !self.tools.is_empty() {
             body["tools"] = self.tools.iter().map(|tool| tools::for_server(tool, &names.told(&tool.name))).collect();
+        }
+        if settings.max_output_tokens > 0 {
+            let most = room::left(limits(model), settings.max_output_tokens, &body.to_string());
+            body[settings.max_tokens_field()] = most.into();
         }
         Some((body, names))
     }
@@ -80,27 +78,16 @@ mod tests {
 
     #[test]
     fn a_request_is_asked_of_the_model_that_it_names() {
-        let (body, names) = request("openai-compat:m:1").body(&settings("other")).unwrap();
+        let (body, names) = request("openai-compat:m:1").body(&settings("other"), |_| Limits::default()).unwrap();
         assert_eq!((&body["model"], &body["stream"]), (&json!("m:1"), &json!(true)));
         assert_eq!(body["messages"].as_array().unwrap().len(), 2);
         assert_eq!(names.meant(body["tools"][0]["function"]["name"].as_str().unwrap()), "a:b");
     }
 
     #[test]
-    fn an_answer_may_have_as_many_tokens_as_there_is_room_for() {
-        let mut payload = json!({"type": "llm_request", "request_id": "6f1c0f0e-8f7e-4b7e-9d2c-1f2d3c4b5a69",
-            "model": "m", "messages": [], "tools": [], "system": ""});
-        for (room, most) in [(json!(500), 500), (json!(100_000), 8192), (json!(0), 8192), (json!("x"), 8192)] {
-            payload["max_output_tokens"] = room;
-            let (body, _) = Request::read(payload.clone()).unwrap().body(&settings("")).unwrap();
-            assert_eq!(body["max_completion_tokens"], most);
-        }
-    }
-
-    #[test]
     fn without_a_model_there_is_nothing_to_ask() {
-        assert!(request("").body(&settings("")).is_none());
-        assert_eq!(request("").body(&settings("m")).unwrap().0["model"], "m");
+        assert!(request("").body(&settings(""), |_| Limits::default()).is_none());
+        assert_eq!(request("").body(&settings("m"), |_| Limits::default()).unwrap().0["model"], "m");
     }
 
     #[test]

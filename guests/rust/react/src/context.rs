@@ -51,10 +51,10 @@ pub(crate) struct Pending {
 
 /// What is to be asked.
 pub(crate) enum Next {
-    /// The conversation, as it goes to the model; and how many tokens the answer may have.
-    Answer(Vec<Box<RawValue>>, Option<u64>),
+    /// The conversation, as it goes to the model.
+    Answer(Vec<Box<RawValue>>),
     /// A summary, first.
-    Summary(Value, Option<u64>),
+    Summary(Value),
 }
 
 /// The numbers of messages, counted over all that a conversation ever had. None: somebody else than the session gave them.
@@ -105,7 +105,7 @@ pub(crate) fn next(turn: &mut Turn, context: &Context, said: History) -> Next {
         (turn.fitting.estimated, turn.fitting.sent) = (tokens, room.corrected(tokens));
         turn.fitting.pending = Some(pending);
         turn.fitting.asked = true;
-        return Next::Summary(question, room.output(turn.fitting.sent, false));
+        return Next::Summary(question);
     }
     let summary = left_out(turn, summary, &pending);
     answer(turn, &room, fixed, summary.told(&turn.session_id), messages)
@@ -159,8 +159,7 @@ fn answer(turn: &mut Turn, room: &Room, fixed: u64, told: String, mut messages: 
     }
     let tokens = fixed + fitting::total(&messages);
     (turn.fitting.estimated, turn.fitting.sent) = (tokens, room.corrected(tokens));
-    let output = room.output(turn.fitting.sent, turn.fitting.refused > 0);
-    Next::Answer(messages.into_iter().map(|message| message.raw).collect(), output)
+    Next::Answer(messages.into_iter().map(|message| message.raw).collect())
 }
 
 /// A summary that could not be made: what it was to stand for is left out.

@@ -17,7 +17,7 @@ use crate::{assembly, ending, history, making_room, session, tools};
 /// Events that carry nothing that is kept are noted so often, as a sign of life.
 const SIGN_OF_LIFE_MS: u64 = 1000;
 
-/// `llm_request`. Providers that do not know `max_output_tokens` leave it alone.
+/// `llm_request`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "llm_request")]
 struct Request<'a> {
@@ -26,8 +26,6 @@ struct Request<'a> {
     messages: Vec<Box<RawValue>>,
     tools: &'a RawValue,
     system: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_output_tokens: Option<u64>,
 }
 
 /// `llm_stream_event`.
@@ -40,24 +38,18 @@ pub(crate) struct Event {
 /// Ask the model: for a summary first, where what was said does not fit.
 pub(crate) fn request(turn: &mut Turn, context: &Context, said: History) -> Result<(), Stop> {
     match context::next(turn, context, said) {
-        Next::Answer(messages, output) => {
+        Next::Answer(messages) => {
             let messages = assembly::prefixed(messages, context)?;
-            ask(turn, messages, &context.tools, &context.system, output)
+            ask(turn, messages, &context.tools, &context.system)
         }
-        Next::Summary(question, output) => {
+        Next::Summary(question) => {
             let message = to_raw_value(&question).map_err(|error| Stop(error.to_string()))?;
-            ask(turn, vec![message], &assembly::empty_list(), context::summary::SYSTEM, output)
+            ask(turn, vec![message], &assembly::empty_list(), context::summary::SYSTEM)
         }
     }
 }
 
-fn ask(
-    turn: &mut Turn,
-    messages: Vec<Box<RawValue>>,
-    tools: &RawValue,
-    system: &str,
-    max_output_tokens: Option<u64>,
-) -> Result<(), Stop> {
+fn ask(turn: &mut Turn, messages: Vec<Box<RawValue>>, tools: &RawValue, system: &str) -> Result<(), Stop> {
     let now = now_ms();
     let until = now.saturating_add(GENERATION_TIMEOUT.get_ms());
     let mut stream = Stream::new(&turn.session_id, now, until, MAX_RESPONSE_BYTES.get());
@@ -65,8 +57,7 @@ fn ask(
     turn.enter(Phase::Streaming, now);
     store::save(turn)?;
     store::save_stream(&turn.request_id, &stream)?;
-    let request =
-        Request { request_id: &turn.request_id, model: &turn.model, messages, tools, system, max_output_tokens };
+    let request = Request { request_id: &turn.request_id, model: &turn.model, messages, tools, system };
     ipc::publish_json(&turn.topic, &request)
         .map_err(|error| Stop(format!("The provider {} could not be asked: {error}", turn.provider())))
 }

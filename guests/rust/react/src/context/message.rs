@@ -142,10 +142,16 @@ fn weight(raw: &RawValue) -> u64 {
     parts.iter().map(of).sum()
 }
 
+/// Of fewer bytes the end would tell nothing.
+const BEGINNING_ALONE: usize = 128;
+
 /// The beginning and the end of a text that has more than so many bytes, and how much is left out between them.
 pub(crate) fn middle_left_out(text: &str, bytes: usize, advice: &str) -> String {
     if text.len() <= bytes {
         return text.to_owned();
+    }
+    if bytes < BEGINNING_ALONE {
+        return format!("{}\n[The first {bytes} of {} bytes.]", &text[..text.floor_char_boundary(bytes)], text.len());
     }
     let head = text.floor_char_boundary(bytes / 4 * 3);
     let tail = text.ceil_char_boundary(text.len() - bytes / 4);

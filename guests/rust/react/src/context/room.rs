@@ -41,8 +41,6 @@ impl Default for Learned {
 pub(crate) struct Room {
     /// For all that is sent; None: nobody knows.
     pub(crate) tokens: Option<u64>,
-    window: Option<u64>,
-    output: u64,
     percent: u64,
 }
 
@@ -61,12 +59,12 @@ impl Room {
             (window - kept) / 100 * 95 + (window - kept) % 100 * 95 / 100
         });
         let tokens = [limit, most].into_iter().flatten().min();
-        Self { tokens, window, output, percent: learned.percent }
+        Self { tokens, percent: learned.percent }
     }
 
     #[cfg(test)]
     pub(crate) fn fixed(tokens: u64) -> Self {
-        Self { tokens: Some(tokens), window: None, output: 0, percent: 100 }
+        Self { tokens: Some(tokens), percent: 100 }
     }
 
     /// About how many tokens a text has for this model.
@@ -81,13 +79,6 @@ impl Room {
     /// The same room in tokens that are not corrected.
     pub(crate) fn uncorrected(&self, tokens: u64) -> u64 {
         tokens * 100 / self.percent
-    }
-
-    /// How many tokens the answer may have; None leaves it to the provider.
-    pub(crate) fn output(&self, sent: u64, refused: bool) -> Option<u64> {
-        let Some(window) = self.window else { return refused.then_some(1024) };
-        let left = window.saturating_sub(sent + sent / 20).max(window / 16);
-        (self.output > 0).then(|| left.min(self.output))
     }
 }
 
@@ -166,19 +157,9 @@ mod tests {
     fn what_a_server_said_counts_for_a_day_and_only_downwards() {
         let learned = Learned { window: Some(4000), until_ms: 10, percent: 100 };
         assert_eq!(Room::new(&learned, limits(128_000, 8_192), None, 9).tokens, Some(2850));
-        assert_eq!(Room::new(&learned, limits(2000, 0), None, 9).window, Some(2000));
-        assert_eq!(Room::new(&learned, limits(128_000, 8_192), None, 10).window, Some(128_000));
+        assert_eq!(Room::new(&learned, limits(2000, 0), None, 9).tokens, Some(1662));
+        assert_eq!(Room::new(&learned, limits(128_000, 8_192), None, 10).tokens, Some(113_817));
         assert_eq!(Room::new(&learned, limits(128_000, 8_192), Some(1000), 9).tokens, Some(1000));
-    }
-
-    #[test]
-    fn an_answer_has_what_the_request_leaves() {
-        let room = Room::new(&Learned::default(), limits(16_000, 8_192), None, 0);
-        assert_eq!(room.output(2000, false), Some(8192));
-        assert_eq!(room.output(10_000, false), Some(5500));
-        assert_eq!(room.output(99_999, false), Some(1000));
-        let unknown = Room::new(&Learned::default(), Limits::default(), None, 0);
-        assert_eq!((unknown.output(9, false), unknown.output(9, true)), (None, Some(1024)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::settings::{PROVIDER, Settings};
 const TOPIC: &str = "llm.v1.response.describe";
 /// Of a server's list.
 const MODELS: usize = 1000;
+const OUTPUT_TOKENS: u64 = 8_192;
 
 /// Tell which models there are. The configured one is told at once, whether or not the server lists it, and the list in a
 /// second message: a server that is slow, or has none, keeps nobody from the first.
@@ -54,8 +55,16 @@ fn entry(settings: &Settings, model: &str) -> Value {
         "stream_topic": format!("llm.v1.stream.{PROVIDER}"),
         "capabilities": ["text", "vision", "tools"],
         "context_window": settings.context_window,
-        "max_output_tokens": settings.max_output_tokens,
+        "max_output_tokens": room_for_output(settings),
     })
+}
+
+/// How many tokens an answer may have, or, where that is left to the server, may be expected to have.
+fn room_for_output(settings: &Settings) -> u64 {
+    match settings.max_output_tokens {
+        0 => OUTPUT_TOKENS.min(settings.context_window / 8),
+        tokens => tokens,
+    }
 }
 
 /// The server's list, which is not empty; else why there is none, in sentences for a person.
@@ -71,11 +80,18 @@ fn ask_for_models(settings: &Settings) -> Result<Vec<String>, String> {
     if listed.is_empty() { Err(format!("{base} lists no models.")) } else { Ok(listed) }
 }
 
-/// The ids in `{"data": [{"id"}]}`, each once, in the server's order.
+/// The ids in a list of models, each once, in the server's order: `{"data": [{"id"}]}`, or `models`, or the list itself;
+/// of entries that are texts, or that name their models otherwise.
 fn ids(list: &Value) -> Vec<String> {
     let mut seen = HashSet::new();
-    let all = list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
-    all.filter(|id| !id.trim().is_empty() && seen.insert(*id)).take(MODELS).map(str::to_owned).collect()
+    let lists = [list, &list["data"], &list["models"], &list["data"]["models"]];
+    let all = lists.iter().find_map(|list| list.as_array()).into_iter().flatten().filter_map(id);
+    all.filter(|id| seen.insert(*id)).take(MODELS).map(str::to_owned).collect()
+}
+
+fn id(model: &Value) -> Option<&str> {
+    let names = ["id", "name", "model"].iter().map(|key| model.get(*key).and_then(Value::as_str));
+    std::iter::once(model.as_str()).chain(names).flatten().find(|id| !id.trim().is_empty())
 }
 
 #[cfg(test)]
@@ -86,8 +102,17 @@ mod tests {
     fn the_ids_of_a_list_are_told_once_each_in_its_order() {
         let list = json!({"data": [{"id": "b"}, {"id": "a:1"}, {"id": " "}, {"id": "b"}, {"x": 1}, 7]});
         assert_eq!(ids(&list), ["b", "a:1"]);
-        assert!(ids(&json!({"data": {}})).is_empty());
-        assert!(ids(&json!([])).is_empty());
+        for none in [json!({"data": {}}), json!([]), json!(null), json!({"data": null}), json!("x")] {
+            assert!(ids(&none).is_empty(), "{none}");
+        }
+        for shape in [
+            json!([{"id": "b"}, {"name": "a:1"}]),
+            json!(["b", "a:1"]),
+            json!({"models": [{"name": "b"}, {"id": null, "model": "a:1"}]}),
+            json!({"object": "list", "data": null, "models": ["b", "a:1", null]}),
+        ] {
+            assert_eq!(ids(&shape), ["b", "a:1"], "{shape}");
+        }
     }
 
     #[test]

@@ -51,7 +51,6 @@ async def test_a_request_is_answered_with_text_usage_and_done() -> None:
         "messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}],
         "stream": True,
         "stream_options": {"include_usage": True},
-        "max_tokens": 8192,
         "temperature": 0.5,
     }
 

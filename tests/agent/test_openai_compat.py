@@ -327,7 +327,7 @@ async def test_the_configured_model_is_told_first_and_then_what_the_server_lists
             "stream_topic": STREAM,
             "capabilities": ["text", "vision", "tools"],
             "context_window": 4096,
-            "max_output_tokens": 8192,
+            "max_output_tokens": 512,
         }
     ]
     assert [entry["id"] for entry in second] == ["a:1", "b"]

@@ -18,9 +18,9 @@ def capsules_folder() -> Path:
     return _folder("capsules")
 
 
-def contracts_file() -> Path:
-    """The topic contracts, beside these capsules."""
-    return capsules_folder() / "contracts.toml"
+def contracts_files() -> list[Path]:
+    """The topic contracts, each beside the capsule whose convention it is."""
+    return sorted(_folder("capsules").glob("*/contracts.toml"))
 
 
 def _folder(name: str) -> Path:

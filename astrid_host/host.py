@@ -20,7 +20,7 @@ import trio
 
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
-from astrid_host.bundled import APPLICATION, capsules_folder, contracts_file, wit_folder
+from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
 from astrid_host.bus import Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
@@ -280,7 +280,7 @@ async def open_host(
         roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(cache / "modules")
-        contracts = Contracts.read(contracts_file())
+        contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
         bus = Bus(rules=rules)
         async with _nursery() as nursery:

@@ -49,13 +49,8 @@ class Sink(Protocol):
 class Rule(Protocol):
     """The contract of a topic. Called with the bus's lock held."""
 
-    @property
-    def notes(self) -> bool:
-        """Whether its events begin, pass on or end exchanges."""
-        ...
-
     def note(self, data: object, source_id: str, principal: str | None) -> None:
-        """Such an event is published."""
+        """The host itself publishes such an event."""
         ...
 
 
@@ -109,8 +104,8 @@ class Bus:
             asks: tell when all its handlers have ended.
         """
         self.seq += 1
-        rules = self.rules
-        if rules is not None and (rule := rules[topic]) is not None and rule.notes:
+        # What capsules publish was held to the contract before.
+        if source_id == NIL_SOURCE and self.rules is not None and (rule := self.rules[topic]) is not None:
             rule.note(payload.data, source_id, principal)
         guest = payload.guest
         self.bytes += len(guest)

@@ -90,6 +90,12 @@ class Capsule:
         if HOOK in linked.entries:
             self.hook = linked.entries[HOOK]
 
+    def owns(self, topics: frozenset[str]) -> None:
+        """It answers for these topics from now on. The bus's lock is held."""
+        self.owned = topics
+        if self._linked is not None:
+            self.publisher.look_again()
+
     def take_over(self, old: Capsule) -> None:
         """What waits for an older version of it, and what was counted, is its own now. The bus's lock is held."""
         self.account = old.account

@@ -75,6 +75,7 @@ class Registry:
         self._lifecycle = lifecycle
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
         self._set_aside: dict[str, Path] = {}  # bundled capsules by the name that a given one has, too
+        self._bundled = Path()
         self.complete = False  # all that was found is loaded, or failed
         self.leaving: set[Capsule] = set()  # older versions, or unloaded ones, whose calls are not over
 
@@ -90,6 +91,7 @@ class Registry:
             LoadError: a place does not exist.
             AstridError: with `strict`, why a capsule failed.
         """
+        self._bundled = bundled.resolve()
         self._read(places, bundled, strict)
         described = [
             capsule for capsule in self.capsules.values() if capsule.has_manifest and capsule.state == "loading"
@@ -161,7 +163,10 @@ class Registry:
     def describe(self, capsule: Capsule, manifest: Manifest) -> None:
         """Its manifest was read: what it may do, and in which roles its word counts."""
         capsule.described_by(manifest)
-        if capsule.bundled:
+        if (
+            capsule.bundled or capsule.folder.resolve().parent == self._bundled
+        ):  # given by its path, it is still the host's own
+            capsule.trusted = True
             capsule.roles = self._contracts.roles_of(capsule.id)
         else:
             capsule.trusted = self._trust
@@ -300,7 +305,7 @@ class Registry:
             else:
                 capsule.take_over(old)
                 capsule.handlers = self._dispatcher.replace(capsule, old.handlers, wanted)
-            capsule.owned = frozenset(row.pattern for row in wanted if not row.guard)
+            capsule.owns(frozenset(row.pattern for row in wanted if not row.guard))
             capsule.state = "ready"
         capsule.is_ready.set()
 
@@ -312,7 +317,8 @@ class Registry:
         for other in others:
             rows.difference_update(row.pattern for row in other.manifest.handlers)
             rows.difference_update(topic for topic in other.owned if self._bound_once(topic))
-        capsule.owned = frozenset(rows)
+        with self._bus.lock:
+            capsule.owns(frozenset(rows))
 
     def unbind(self, capsule: Capsule) -> None:
         """Let no event come to it any more; rows of others that stepped aside for its own are active from now on."""
@@ -335,7 +341,7 @@ class Registry:
             with self._bus.lock:
                 self._dispatcher.add(added)
                 other.handlers = [*other.handlers, *added]
-                other.owned = other.owned.union(row.pattern for row in added if not row.guard)
+                other.owns(other.owned.union(row.pattern for row in added if not row.guard))
             freed -= rows
 
     def _keeps(self, capsule: Capsule, pattern: str) -> bool:

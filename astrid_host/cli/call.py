@@ -54,7 +54,7 @@ def call(
         async with trio.open_nursery() as nursery:
             if approvals == "ask":
                 await nursery.start(answer_at_terminal, host, keyboard)
-            call_id = f"call-{secrets.token_hex(4)}"
+            call_id = f"call-{secrets.token_hex(16)}"
             done = await host.execute(tool, given, call_id=call_id, timeout=timeout, approvals=approvals)
             nursery.cancel_scope.cancel()
         sys.stdout.write(done.result.content + "\n")

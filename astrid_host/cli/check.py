@@ -57,7 +57,7 @@ def _check(folder: Path) -> list[Problem]:
     import trio
 
     from astrid_host import manifest
-    from astrid_host.bundled import capsules_folder, contracts_file
+    from astrid_host.bundled import capsules_folder, contracts_files
     from astrid_host.convention import check_contracts, check_convention
     from astrid_host.gates import Contracts
     from astrid_host.probe import probe
@@ -67,7 +67,7 @@ def _check(folder: Path) -> list[Problem]:
         return problems
     has_errors = any(problem.severity == "error" for problem in problems)
     bundled = folder.resolve().parent == capsules_folder().resolve()
-    contracts = Contracts.read(contracts_file())
+    contracts = Contracts.read(contracts_files())
     problems = [*problems, *check_convention(found), *check_contracts(found, contracts, bundled=bundled)]
     if _has_module(folder, found) or not has_errors:  # else its errors say what is wrong with the module's file
         problems += trio.run(probe, folder, found)

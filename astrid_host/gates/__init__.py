@@ -6,8 +6,9 @@ rights.
 """
 
 from astrid_host.gates.capabilities import holds
-from astrid_host.gates.contracts import Contracts, Rules, Speaker
+from astrid_host.gates.contracts import Contracts, Speaker
 from astrid_host.gates.paths import covers, may_read, may_write
+from astrid_host.gates.rules import Rule, Rules
 from astrid_host.gates.topics import PublishGate, SubscribeGate, may_publish, may_subscribe
 from astrid_host.gates.verdicts import Denial, Verdicts, quoted
 
@@ -15,6 +16,7 @@ __all__ = [
     "Contracts",
     "Denial",
     "PublishGate",
+    "Rule",
     "Rules",
     "Speaker",
     "SubscribeGate",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import msgspec
+
 from astrid_host.payloads import NIL_SOURCE
 
 OF_A_CAPSULE, OF_THE_HOST = 4096, 65_536
@@ -23,58 +25,69 @@ def id_of(value: object) -> str | None:
     return value if len(value) <= ID_CHARACTERS else sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Exchange:
-    """What is under way with one id: who opened it, how many requests have no result yet, and the topics under which they were
-    passed on and not answered. A speaker may use its own id again before the first result is there."""
+class Exchange(msgspec.Struct, gc=False):
+    """What is under way with one id. A speaker may use its own id again before the first result is there.
 
-    __slots__ = ("opener", "requests", "topics")
+    Attributes:
+        opener: the UUID of who opened it.
+        requests: how many have no result yet.
+        topics: those under which they were passed on and not answered; nearly always one at most.
+    """
 
-    def __init__(self, opener: str) -> None:
-        self.opener = opener
-        self.requests = 1
-        self.topics: list[str] = []
+    opener: str
+    requests: int = 1
+    topics: tuple[str, ...] = ()
+
+    def answered(self, topic: str) -> None:
+        """A request that was passed on under a topic has its answer."""
+        at = self.topics.index(topic)
+        self.topics = self.topics[:at] + self.topics[at + 1 :]
 
 
 class Exchanges:
-    """The exchanges of one host."""
+    """The exchanges of one host.
 
-    __slots__ = ("_by_opener", "_open")
+    Attributes:
+        under_way: by principal and id. Rules look into it themselves: it is done several times for each call of a tool.
+        full_at: how many there may be before some have to be forgotten.
+    """
+
+    __slots__ = ("full_at", "under_way")
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str | None, str], Exchange] = {}
-        self._by_opener: dict[tuple[str, str | None], dict[str, None]] = {}
+        self.under_way: dict[tuple[str | None, str], Exchange] = {}
+        self.full_at = OF_A_CAPSULE
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def find(self, principal: str | None, id: str) -> Exchange | None:  # noqa: A002 - the field's own word
-        """The exchange under way with that id."""
-        return self._open.get((principal, id))
-
-    def open(self, principal: str | None, id: str, opener: str) -> Exchange:  # noqa: A002
+    def open(self, principal: str | None, id: str, opener: str) -> Exchange:  # noqa: A002 - the field's own word
         """Begin one; or add a request to it, if it is under way."""
-        exchange = self._open.get((principal, id))
+        under_way = self.under_way
+        exchange = under_way.get((principal, id))
         if exchange is not None:
             exchange.requests += 1
             return exchange
-        exchange = self._open[principal, id] = Exchange(opener)
-        own = self._by_opener.setdefault((opener, principal), {})
-        if len(own) >= (OF_THE_HOST if opener == NIL_SOURCE else OF_A_CAPSULE):
-            oldest = next(iter(own))
-            del own[oldest], self._open[principal, oldest]
-        own[id] = None
+        if len(under_way) >= self.full_at:
+            self._forget_some()
+        exchange = under_way[principal, id] = Exchange(opener)
         return exchange
 
-    def close(self, principal: str | None, id: str) -> None:  # noqa: A002
-        """One of its requests has its result; with the last one it is over."""
-        exchange = self._open.get((principal, id))
+    def close(self, principal: str | None, id: str) -> bool:  # noqa: A002
+        """One of its requests has its result; with the last one it is over. False when none is under way."""
+        exchange = self.under_way.pop((principal, id), None)
         if exchange is None:
-            return
-        exchange.requests -= 1
-        if exchange.requests > 0:
-            return
-        del self._open[principal, id]
-        own = self._by_opener[exchange.opener, principal]
-        del own[id]
-        if not own:
-            del self._by_opener[exchange.opener, principal]
+            return False
+        if exchange.requests > 1:
+            exchange.requests -= 1
+            self.under_way[principal, id] = exchange
+        return True
+
+    def _forget_some(self) -> None:
+        """Of each speaker and principal that has too many, the oldest ones go. The rest may grow by half before the next look,
+        so that looking costs little for each."""
+        own: dict[tuple[str, str | None], list[tuple[str | None, str]]] = {}
+        for key, exchange in self.under_way.items():
+            own.setdefault((exchange.opener, key[0]), []).append(key)
+        for (opener, _), keys in own.items():
+            most = OF_THE_HOST if opener == NIL_SOURCE else OF_A_CAPSULE
+            for key in keys[: max(0, len(keys) - most // 2)] if len(keys) >= most else ():
+                del self.under_way[key]
+        self.full_at = max(OF_A_CAPSULE, len(self.under_way) * 3 // 2)

@@ -1,7 +1,7 @@
 """astrid:ipc: what guests publish, and what they subscribe to.
 
 Every publish of a guest passes the same checks in the same order: the topic's form, the capsule's `[publish]` rows, size, JSON,
-room, depth, the topic's contract, and last the rate, so that what is refused for another reason costs nothing. A refusal is a
+room, depth, and last the rate and the topic's contract, so that what is refused for another reason costs nothing. A refusal is a
 typed error to the guest, and is kept on its call for the failure reports. A subscription made while handling an event receives
 only that event's principal; one of a run loop receives everybody's.
 """
@@ -21,8 +21,8 @@ from astrid_host.bus import Bus, Event, Failure, Subscription
 from astrid_host.calls import Call, Refusal, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
-from astrid_host.gates import PublishGate, SubscribeGate
-from astrid_host.gates.contracts import Rule
+from astrid_host.gates import PublishGate, Rule, SubscribeGate
+from astrid_host.gates.verdicts import KEPT_VERDICTS
 from astrid_host.manifest import Manifest
 from astrid_host.payloads import PAYLOAD_BYTES, canonical, parse
 from astrid_host.syscalls.interface import Interface, syscall
@@ -81,6 +81,7 @@ class Publisher:
         self._settling = tuple(pattern for pattern, row in manifest.publish.items() if row.settle)
         self._bus = bus
         self._rules = rules
+        self._granted: dict[str, Rule | None] = {}
         self._room = room
         self._refused = refused
 
@@ -90,11 +91,10 @@ class Publisher:
         Raises:
             HostError: it is refused; the refusal is noted on the call.
         """
-        denial = self.gate.check(topic)
-        if denial is not None:
-            self.refuse(call, topic, denial.case, denial.detail)
-        if topic.startswith(KERNEL_TOPICS):
-            self.refuse(call, topic, "capability-denied", f"only the host publishes under {KERNEL_TOPICS}")
+        try:
+            rule = self._granted[topic]
+        except KeyError:
+            rule = self._grant(call, topic)
         size = len(text) if text.isascii() else len(text.encode())
         if size > PAYLOAD_BYTES:
             detail = f"its payload has {size} bytes; {PAYLOAD_BYTES} are allowed"
@@ -104,19 +104,18 @@ class Publisher:
         except PayloadError as error:
             self.refuse(call, topic, "invalid-input", str(error))
         bus, room, cause = self._bus, self._room, call.message
-        rule = self._rules[topic]
-        if rule is not None and rule.reads:
-            payload = canonical(payload)
+        if rule is not None and rule.reads and type(payload.data) is dict:
+            payload = canonical(payload)  # whoever receives it sees what was checked
         with bus.lock:
             if room.crowded and (why := room.refuses(call, topic, principal)):
                 self.refuse(call, topic, "backpressure", why, "queue-full")
             if cause is not None and cause.depth >= LOOP_DEPTH and (why := endless(cause)):
                 self.refuse(call, topic, "quota", why, "loop")
-            if rule is not None and (why := rule.refuses(call.capsule, self.source_id, payload.data, principal)):
-                self.refuse(call, topic, "capability-denied", why)
             if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
                 detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
                 self.refuse(call, topic, "rate-limited", detail)
+            if rule is not None and (why := rule.admit(payload.data, self.source_id, principal)):
+                self.refuse(call, topic, "capability-denied", why)
             asks = bool(self._settling) and acl_allows(self._settling, topic)
             bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
             capsule = call.capsule
@@ -127,6 +126,27 @@ class Publisher:
         published = call.published
         if topic not in published and len(published) < NOTED_TOPICS:
             published.append(topic)
+
+    def _grant(self, call: Call, topic: str) -> Rule | None:
+        """Whether the capsule may publish on a topic at all, and its contract. The answer is kept until it answers for other
+        topics."""
+        denial = self.gate.check(topic)
+        if denial is not None:
+            self.refuse(call, topic, denial.case, denial.detail)
+        if topic.startswith(KERNEL_TOPICS):
+            self.refuse(call, topic, "capability-denied", f"only the host publishes under {KERNEL_TOPICS}")
+        with self._bus.lock:
+            rule = self._rules[topic]
+            if rule is not None and (why := rule.doubts(call.capsule)):
+                self.refuse(call, topic, "capability-denied", why)
+            if len(self._granted) >= KEPT_VERDICTS:
+                self._granted.clear()
+            self._granted[topic] = rule
+        return rule
+
+    def look_again(self) -> None:
+        """The capsule answers for other topics than before: forget what it was granted. The bus's lock is held."""
+        self._granted.clear()
 
     def reply(self, call: Call, topic: str, text: str) -> None:
         """Publish what a handler returned, because its row says `reply`. A refusal is noted on the call."""

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astrid_host.bundled import capsules_folder, contracts_file
+from astrid_host.bundled import capsules_folder, contracts_files
 from astrid_host.errors import LoadError
 from astrid_host.gates import Contracts
 from astrid_host.manifest import Manifest, Package, PublishRow, SubscribeRow, load
 from astrid_host.topics import bus_matches, covers, interceptor_matches, overlap, pattern_of
 
-CONTRACTS = Contracts.read(contracts_file())
+CONTRACTS = Contracts.read(contracts_files())
 TOOL = ["tool.v1.execute.*.result", "tool.v1.response.describe.*"]
 BUNDLED = sorted(path.parent.name for path in capsules_folder().glob("*/Capsule.toml"))
 
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_says_which_and_why(text: str, tmp_path: Path
     path = tmp_path / "contracts.toml"
     path.write_text(text)
     with pytest.raises(LoadError, match=r"contracts\.toml"):
-        Contracts.read(path)
+        Contracts.read([path])
 
 
 segments = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=4).map(".".join)

@@ -174,6 +174,11 @@ impl Stream {
 
     /// A comment, another field, the end of an event; or a part of JSON that is no event.
     fn line_without_data(&mut self, line: &str) -> Result<(), Broken> {
+        // llama.cpp has errors in a field of their own.
+        if let Some((error, loose)) = line.strip_prefix("error:").and_then(loose::read) {
+            let said = error_in(&serde_json::json!({ "error": error })).unwrap_or_else(|| error.to_string());
+            return Err(Broken(format!("The model provider says: {}", whole(&said, loose))));
+        }
         if !self.body.is_empty() || line.trim_start().starts_with(['{', '[']) {
             keep(&mut self.body, line)?;
             if line.trim_end().ends_with(['}', ']']) {

@@ -208,6 +208,10 @@ pub(crate) fn error_in(value: &Value) -> Option<String> {
     if let Some(error) = value.get("error").filter(|error| !says_nothing(error, has_answer)) {
         return Some(message_in(error).unwrap_or_else(|| error.to_string()));
     }
+    let of_choice = value.get("choices").and_then(Value::as_array).into_iter().flatten();
+    if let Some(error) = of_choice.filter_map(|choice| choice.get("error")).find(|error| !says_nothing(error, true)) {
+        return Some(message_in(error).unwrap_or_else(|| error.to_string()));
+    }
     let is_error = value.get("object").and_then(Value::as_str) == Some("error")
         || value.get("type").and_then(Value::as_str) == Some("error");
     let bare = value.get("choices").is_none() && (value.get("message").is_some() || value.get("detail").is_some());
@@ -252,6 +256,7 @@ mod tests {
             json!({"message": "no"}),
             json!([{"error": {"code": 400, "message": "no"}}]),
             json!({"error": {"message": "no"}, "choices": [{"delta": {}, "finish_reason": "error"}]}),
+            json!({"choices": [{"delta": {}, "error": {"code": 502, "message": "no"}, "finish_reason": "error"}]}),
         ] {
             assert_eq!(error_in(&value).as_deref(), Some("no"), "{value}");
         }

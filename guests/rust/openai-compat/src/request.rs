@@ -58,7 +58,7 @@ impl Request {
         let told = Told { name: &mut |name| names.told(name), kept, strict_ids };
         let messages = messages::for_server(&self.system, &self.messages, told);
         let mut body = json!({"model": model, "messages": messages, "stream": true});
-        if settings.include_usage {
+        if settings.include_usage && !settings.tells_usage_unasked() {
             body["stream_options"] = json!({"include_usage": true});
         }
         if settings.max_output_tokens > 0 {

@@ -82,6 +82,11 @@ impl Settings {
         self.host().ends_with("mistral.ai")
     }
 
+    /// Whether the server tells how many tokens were used by itself, and refuses the question.
+    pub(crate) fn tells_usage_unasked(&self) -> bool {
+        self.has_strict_ids()
+    }
+
     /// Whether the server wants its key in a header of its own.
     pub(crate) fn is_azure(&self) -> bool {
         [".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"]

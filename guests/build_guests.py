@@ -75,10 +75,11 @@ def _assemblyscript(name: str) -> Guest:
     return Guest(name, sources, folder / "build" / f"{name}.wasm")
 
 
-TOOLS = ("router", "dead-letter", "fs", "http", "kv-notes", "shell")
-AGENT = ("identity", "react", "registry", "session")
+TOOLS = ("router", "dead-letter", "http", "kv-notes")
+AGENT = ("identity", "react", "registry")
 BUNDLED = (
     *(_rust(name) for name in (*TOOLS, *AGENT)),
+    *(_rust(name, CAPSULES, RUST / "whole-numbers") for name in ("fs", "shell", "session")),
     _rust("openai-compat", CAPSULES, ROOT / "wit"),
     *(_rust(name, CAPSULES, RUST / "describing") for name in ("gatekeeper", "prompt-builder")),
 )

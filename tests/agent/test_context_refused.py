@@ -89,8 +89,8 @@ async def test_what_a_server_says_of_its_window_is_kept_to_afterwards(tmp_path: 
     assert len(refused) == 1
 
 
-def lists(**entry: Any) -> list[Any]:
-    return [{"id": "test", "object": "model", **entry}]
+def lists(**entry: Any) -> Any:
+    return {"object": "list", "data": [{"id": "test", "object": "model", **entry}]}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def lists(**entry: Any) -> list[Any]:
 async def test_the_window_is_that_of_the_servers_list(tmp_path: Path, entry: Any) -> None:
     """Nothing is refused: the room for the answer is what the conversation leaves of the window."""
     script = strict(8192, answers(says("Yes."), says("In short.")))
-    async with conversation(tmp_path, script, models=lists(**entry), capsules=TALKERS) as talk:
+    async with conversation(tmp_path, script, listing=lists(**entry), capsules=TALKERS) as talk:
         for n in range(12):
             assert await talk.ask(f"{n}: " + PARAGRAPH * 15) == "Yes."
     assert all(tokens(asked.body) + asked.body["max_tokens"] <= 8192 for asked in talk.server.asked)

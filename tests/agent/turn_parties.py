@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -233,13 +233,16 @@ async def conversation(
     capsules: Iterable[Path] = ALL,
     config: Mapping[str, Mapping[str, Any]] | None = None,
     floods: bool = False,
-    models: Sequence[Any] | None = ("test",),
+    at: str = "",
+    listing: Any = None,
     **options: Any,
 ) -> AsyncIterator[Conversation]:
-    """Talk to an agent of these capsules. `floods`: there is a router all the time, and more events than an observer can see."""
-    async with openai_server(script, models) as server:
+    """Talk to an agent of these capsules. `floods`: there is a router all the time, and more events than an observer can see. `at` is
+    what follows the server's address in its URL, `listing` its list of models."""
+    async with openai_server(script) as server:
+        server.listing = listing
         settings = {name: dict(rows) for name, rows in (config or {}).items()}
-        provider = {"base_url": server.url, "model": "test", **QUICK, **settings.get("openai-compat", {})}
+        provider = {"base_url": server.url + at, "model": "test", **QUICK, **settings.get("openai-compat", {})}
         options = {"state_dir": ":memory:", "allow_local": [server.address], "strict": True, **options}
         settings["openai-compat"] = provider
         async with open_host(list(capsules), workspace=workspace, config=settings, **options) as host:

@@ -13,6 +13,7 @@ use crate::{exchange, room};
 const TOPIC: &str = "llm.v1.response.describe";
 /// Of a server's list.
 const MODELS: usize = 1000;
+const OUTPUT_TOKENS: u64 = 8_192;
 
 /// Tell which models there are. The configured one is told at once, whether or not the server lists it, and the list in a
 /// second message: a server that is slow, or has none, keeps nobody from the first.
@@ -59,19 +60,25 @@ struct Listed {
 }
 
 fn entry(settings: &Settings, Listed { id: model, limits }: &Listed) -> Value {
-    let output = match (settings.max_output_tokens, limits.output) {
-        (0, Some(most)) => most,
-        (configured, most) => most.map_or(configured, |most| most.min(configured)),
-    };
+    let window = settings.context_window.or(limits.window).unwrap_or(CONTEXT_WINDOW);
     json!({
         "id": model,
         "description": format!("{model} at {}", settings.shown_base()),
         "request_topic": format!("llm.v1.request.generate.{PROVIDER}"),
         "stream_topic": format!("llm.v1.stream.{PROVIDER}"),
         "capabilities": ["text", "vision", "tools"],
-        "context_window": settings.context_window.or(limits.window).unwrap_or(CONTEXT_WINDOW),
-        "max_output_tokens": output,
+        "context_window": window,
+        "max_output_tokens": room_for_output(settings, window, limits.output),
     })
+}
+
+/// How many tokens an answer may have, or, where that is left to the server, may be expected to have.
+fn room_for_output(settings: &Settings, window: u64, listed: Option<u64>) -> u64 {
+    let expected = match settings.max_output_tokens {
+        0 => OUTPUT_TOKENS.min(window / 8),
+        tokens => tokens,
+    };
+    listed.map_or(expected, |most| most.min(expected))
 }
 
 /// The server's list, which is not empty; else why there is none, in sentences for a person.
@@ -87,32 +94,52 @@ fn ask_for_models(settings: &Settings) -> Result<Vec<Listed>, String> {
     if listed.is_empty() { Err(format!("{base} lists no models.")) } else { Ok(listed) }
 }
 
-/// The models in `{"data": [{"id"}]}`, each once, in the server's order.
+/// The models in a list, each once, in the server's order: `{"data": [{"id"}]}`, or `models`, or the list itself; of entries
+/// that are texts, or that name their models otherwise.
 fn ids(list: &Value) -> Vec<Listed> {
     let mut seen = HashSet::new();
-    let all = list["data"].as_array().into_iter().flatten().filter_map(|model| Some((model["id"].as_str()?, model)));
-    let new = all.filter(|(id, _)| !id.trim().is_empty() && seen.insert(*id)).take(MODELS);
+    let lists = [list, &list["data"], &list["models"], &list["data"]["models"]];
+    let all = lists.iter().find_map(|list| list.as_array()).into_iter().flatten();
+    let new = all.filter_map(|model| Some((id(model)?, model))).filter(|(id, _)| seen.insert(*id)).take(MODELS);
     new.map(|(id, model)| Listed { id: id.to_owned(), limits: limits(model) }).collect()
+}
+
+fn id(model: &Value) -> Option<&str> {
+    let names = ["id", "name", "model"].iter().map(|key| model.get(*key).and_then(Value::as_str));
+    std::iter::once(model.as_str()).chain(names).flatten().find(|id| !id.trim().is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn names(list: &Value) -> Vec<String> {
+        ids(list).into_iter().map(|model| model.id).collect()
+    }
+
     #[test]
     fn the_ids_of_a_list_are_told_once_each_in_its_order() {
         let list = json!({"data": [{"id": "b"}, {"id": "a:1"}, {"id": " "}, {"id": "b"}, {"x": 1}, 7]});
-        assert_eq!(ids(&list).iter().map(|model| model.id.as_str()).collect::<Vec<_>>(), ["b", "a:1"]);
-        assert!(ids(&json!({"data": {}})).is_empty());
-        assert!(ids(&json!([])).is_empty());
+        assert_eq!(names(&list), ["b", "a:1"]);
+        for none in [json!({"data": {}}), json!([]), json!(null), json!({"data": null}), json!("x")] {
+            assert!(ids(&none).is_empty(), "{none}");
+        }
+        for shape in [
+            json!([{"id": "b"}, {"name": "a:1"}]),
+            json!(["b", "a:1"]),
+            json!({"models": [{"name": "b"}, {"id": null, "model": "a:1"}]}),
+            json!({"object": "list", "data": null, "models": ["b", "a:1", null]}),
+        ] {
+            assert_eq!(names(&shape), ["b", "a:1"], "{shape}");
+        }
     }
 
     #[test]
     fn an_entry_names_the_topics_and_the_limits() {
         let settings = Settings::read(|_| String::new(), |text| panic!("{text}"));
         let listed = |limits| Listed { id: "m:1".into(), limits };
-        let known = entry(&settings, &listed(Limits { window: Some(16_384), output: Some(4096) }));
-        assert_eq!((&known["context_window"], &known["max_output_tokens"]), (&json!(16_384), &json!(4096)));
+        let known = entry(&settings, &listed(Limits { window: Some(16_384), output: Some(1000) }));
+        assert_eq!((&known["context_window"], &known["max_output_tokens"]), (&json!(16_384), &json!(1000)));
         let entry = entry(&settings, &listed(Limits::default()));
         assert_eq!((&entry["id"], &entry["context_window"]), (&json!("m:1"), &json!(128_000)));
         assert_eq!(entry["request_topic"], "llm.v1.request.generate.openai-compat");

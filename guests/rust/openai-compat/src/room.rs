@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use astrid_sdk::prelude::*;
 use context_window::{Limits, tokens, window_told_by};
+use serde_json::Value;
 
 use crate::settings::Settings;
 
@@ -53,6 +54,14 @@ pub(crate) fn refused(model: &str, text: &str) {
     if kept.len() < MODELS || kept.contains_key(model) {
         kept.entry(model.to_owned()).or_default().0 = Some(window);
         keep(&kept);
+    }
+}
+
+/// Have the server keep its answer to what the conversation leaves, where the operator limits answers.
+pub(crate) fn keep_to(body: &mut Value, settings: &Settings, model: &str) {
+    if settings.max_output_tokens > 0 {
+        let most = left(of(settings, model), settings.max_output_tokens, &body.to_string());
+        body[settings.max_tokens_field()] = most.into();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{making_room, prompt, session, store};
 
 /// Received by whoever wants to know how a turn ended.
 const FAILED: &str = "agent.v1.event.turn_failed";
+const CUT: &str = "agent.v1.event.turn_cut";
 /// A final answer that cannot be published is tried again with each tick of the watchdog, so often.
 const ATTEMPTS: u32 = 12;
 /// A text of so many bytes fits into an event, however it is escaped.
@@ -86,11 +87,11 @@ pub(crate) fn close(mut turn: Turn, ending: impl Into<Ending>) {
 
 /// Publish the final answer of a turn and forget the turn; keep it when that fails.
 fn deliver(mut turn: Turn) {
-    let text = turn.answer.as_deref().unwrap_or_default();
+    let text = turn.answer.as_deref().unwrap_or("The answer to this prompt is lost. Try again.");
     let Err(error) = publish_final(&turn.session_id, text) else {
         return store::forget_turn(&turn.session_id);
     };
-    turn.attempts += 1;
+    turn.attempts = turn.attempts.saturating_add(1);
     let what = format!("the final answer in session {:?} could not be published", turn.session_id);
     if turn.attempts >= ATTEMPTS {
         log::error(format!("{what} in {ATTEMPTS} attempts and is given up, {text:?}: {error}"));
@@ -129,6 +130,13 @@ pub(crate) fn stop_provider(turn: &Turn) {
     }
 }
 
+/// Tell that the final answer that comes next was cut off, for programs and for who shows it to a person.
+pub(crate) fn tell_cut(session_id: &str, cut: &str) {
+    if let Err(error) = ipc::publish_json(CUT, &json!({"session_id": session_id, "cut": cut})) {
+        log::warn(format!("that the answer in session {session_id:?} was cut off could not be told: {error}"));
+    }
+}
+
 /// Keep what was said of an answer that will not be complete.
 pub(crate) fn keep_text(turn: &Turn, text: String) {
     if !text.trim().is_empty() {
@@ -144,7 +152,6 @@ fn stop_tools(turn: &Turn) {
         if let Err(error) = ipc::publish_json("tool.v1.request.cancel", &cancel) {
             log::warn(format!("{} tools could not be told to stop: {error}", outstanding.len()));
         }
-        store::add_stale_calls(outstanding);
     }
     if let Some(batch) = store::batch(&turn.request_id) {
         session::append(&turn.session_id, history::batch(&batch, &results(turn)));
@@ -154,7 +161,7 @@ fn stop_tools(turn: &Turn) {
 /// The results of a turn's calls, in their order. A call that has none was given up.
 pub(crate) fn results(turn: &Turn) -> Vec<ToolResult> {
     let room = history::room(turn.calls.len(), MAX_RESULT_BYTES.get());
-    let given_up = |id: &str| ToolResult::error(id, "The call was given up before it had a result.");
+    let given_up = |id: &str| ToolResult::error(id, history::GIVEN_UP);
     let result = |(n, id): (usize, &str)| store::result(&turn.request_id, n).unwrap_or_else(|| given_up(id)).cut(room);
     turn.calls.iter().map(|call| call.id.as_str()).enumerate().map(result).collect()
 }
@@ -172,6 +179,9 @@ pub(crate) fn cancel(session_id: &str) {
 
 /// End the turn of a session if it has waited too long, its final answer is still due, or it cannot be read.
 pub(crate) fn check(session_id: &str) {
+    if store::drop_unreadable_queue(session_id) {
+        refuse(session_id, "What waited here for the turn before it cannot be read any more. Say it again.");
+    }
     let Some(turn) = store::turn(session_id) else { return give_up_unreadable(session_id) };
     if turn.phase == Phase::Answering {
         return retry(turn);

@@ -10,7 +10,7 @@ use crate::context::{self, Fitting, Next};
 use crate::ids::now_ms;
 use crate::session::History;
 use crate::store::{self, Context};
-use crate::stream::{Answer, Piece, Stream, StreamEvent};
+use crate::stream::{Answer, Cut, Piece, Stream, StreamEvent};
 use crate::turn::{Ending, Phase, Stop, Turn};
 use crate::{assembly, ending, history, making_room, session, tools};
 
@@ -33,6 +33,25 @@ struct Request<'a> {
 pub(crate) struct Event {
     request_id: String,
     event: StreamEvent,
+}
+
+/// `llm.v1.finish.<provider>`: an answer was cut off. It comes before the answer's `Done`.
+#[derive(Deserialize)]
+pub(crate) struct Finish {
+    request_id: String,
+    finish_reason: String,
+    #[serde(default)]
+    only_reasoning: bool,
+}
+
+/// Keep how an answer was cut off, until it is complete.
+pub(crate) fn cut(finish: Finish) {
+    let Finish { request_id, finish_reason: reason, only_reasoning } = finish;
+    let Some(mut stream) = store::stream(&request_id) else { return };
+    stream.cut = Some(Cut { reason, only_reasoning });
+    if let Err(Stop(why)) = store::save_stream(&request_id, &stream) {
+        log::warn(why);
+    }
 }
 
 /// Ask the model: for a summary first, where what was said does not fit.
@@ -150,7 +169,8 @@ fn done(request_id: &str, stream: Stream) {
     }
     let answer = store::take_answer(request_id, stream);
     if turn.fitting.pending.is_some() {
-        return making_room::with_summary(turn, &answer.text);
+        let spoilt = answer.cut.as_ref().is_some_and(Cut::spoils_all);
+        return making_room::with_summary(turn, if spoilt { "" } else { &answer.text });
     }
     turn.fitting = Fitting::default();
     if answer.calls.is_empty() {
@@ -161,12 +181,17 @@ fn done(request_id: &str, stream: Stream) {
     ending::settle(turn, step);
 }
 
-/// A final answer is given also when it could not be kept.
+/// A final answer is given also when it could not be kept, and as far as it came when it was cut off.
 fn final_answer(turn: &Turn, answer: Answer) -> Ending {
-    if answer.text.trim().is_empty() {
-        return Stop::new("The model returned an empty answer. Try again, or say it differently.").into();
+    let cut = answer.cut.as_ref().map(|cut| cut.reason.as_str());
+    if let Some(cut) = cut {
+        ending::tell_cut(&turn.session_id, cut);
     }
-    if let Err(Stop(why)) = session::add(&turn.session_id, &[history::assistant(&answer.text)]) {
+    if answer.text.trim().is_empty() {
+        let empty = || "The model returned an empty answer. Try again, or say it differently.".into();
+        return Stop(answer.cut.as_ref().map_or_else(empty, Cut::told)).into();
+    }
+    if let Err(Stop(why)) = session::add(&turn.session_id, &[history::cut(&answer.text, cut)]) {
         log::error(format!("the answer in session {:?} is not in its history: {why}", turn.session_id));
     }
     Ending::Answered(answer.text)

@@ -5,6 +5,7 @@
 //! A turn is a state machine in the key-value store (see `store`), moved by events; memory holds nothing of it between
 //! them. One turn runs in a session at a time; further prompts wait for it.
 
+mod arguments;
 mod ask;
 mod assembly;
 mod calls;
@@ -63,6 +64,13 @@ impl React {
     #[astrid::interceptor("handle_llm_stream")]
     fn handle_llm_stream(&self, event: generation::Event) -> Result<(), SysError> {
         generation::receive(event);
+        Ok(())
+    }
+
+    /// An answer of a model was cut off.
+    #[astrid::interceptor("handle_llm_finish")]
+    fn handle_llm_finish(&self, finish: generation::Finish) -> Result<(), SysError> {
+        generation::cut(finish);
         Ok(())
     }
 

@@ -52,6 +52,40 @@ pub(crate) struct Stream {
     pub(crate) sealed: u32,
     pub(crate) tail: Vec<Piece>,
     tail_bytes: usize,
+    #[serde(default)]
+    pub(crate) cut: Option<Cut>,
+}
+
+/// How an answer was cut off: the provider's word for it, such as `length`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Cut {
+    pub(crate) reason: String,
+    /// Whether the model only thought aloud until then.
+    #[serde(default)]
+    pub(crate) only_reasoning: bool,
+}
+
+impl Cut {
+    /// Whether nothing that was said holds: it was withheld, or is the beginning of something that failed.
+    pub(crate) fn spoils_all(&self) -> bool {
+        matches!(self.reason.as_str(), "content_filter" | "error")
+    }
+
+    /// What a person is told when nothing was said.
+    pub(crate) fn told(&self) -> String {
+        let reason = &self.reason;
+        match reason.as_str() {
+            "length" if self.only_reasoning => "The model spent all tokens that its answer may have on reasoning, and \
+                said nothing (length). Allow more (openai-compat.max_output_tokens, or the server's own limit), or ask \
+                for less."
+                .into(),
+            "length" => "The model's answer was cut off before it said anything (length): allow more tokens \
+                (openai-compat.max_output_tokens, or the server's own limit)."
+                .into(),
+            "content_filter" => "The model provider withheld the answer (content_filter). Say it differently.".into(),
+            _ => format!("The model's answer was cut off before it said anything ({reason}). Try again."),
+        }
+    }
 }
 
 impl Stream {
@@ -68,6 +102,7 @@ impl Stream {
             sealed: 0,
             tail: Vec::new(),
             tail_bytes: 0,
+            cut: None,
         }
     }
 
@@ -75,8 +110,8 @@ impl Stream {
     /// raised.
     pub(crate) fn push(&mut self, piece: Piece) -> Option<Vec<Piece>> {
         let length = piece.length();
-        self.bytes += length as u64;
-        self.tail_bytes += length;
+        self.bytes = self.bytes.saturating_add(length as u64);
+        self.tail_bytes = self.tail_bytes.saturating_add(length);
         match (self.tail.last_mut(), piece) {
             (Some(Piece::Text(text)), Piece::Text(more)) => text.push_str(&more),
             (Some(Piece::Arguments(id, text)), Piece::Arguments(of, more)) if *id == of => text.push_str(&more),
@@ -103,6 +138,7 @@ impl Piece {
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) calls: Vec<Spoken>,
+    pub(crate) cut: Option<Cut>,
 }
 
 /// A call of a tool as the model made it.
@@ -201,7 +237,7 @@ mod tests {
             ended,
         };
         let calls = vec![call("a", "x", "{\"n\":1}", true), call("b", "y", "{}", false)];
-        assert_eq!(answer, Answer { text: "I look".into(), calls });
+        assert_eq!(answer, Answer { text: "I look".into(), calls, cut: None });
     }
 
     #[test]

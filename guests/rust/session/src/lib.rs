@@ -40,6 +40,7 @@ pub struct ListThreads {
     /// With archived conversations. Without them by default.
     include_archived: Option<bool>,
     /// How many at most: 50 by default, 200 at most.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
 }
 
@@ -48,6 +49,7 @@ pub struct GetThread {
     /// The conversation's session_id, as list_threads and search_conversations tell it.
     session_id: String,
     /// How many messages at most, the newest ones. As many as fit by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
 }
 
@@ -56,6 +58,7 @@ pub struct SearchConversations {
     /// The text to search for, whatever its capitals. No wildcards.
     query: String,
     /// How many conversations at most: 20 by default, 100 at most.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
     /// With archived conversations. Without them by default.
     include_archived: Option<bool>,

@@ -127,7 +127,7 @@ async def test_a_silent_summary_is_given_up_and_the_turn_goes_on(tmp_path: Path)
     async with conversation(tmp_path, script, config=config, capsules=TALKERS) as talk:
         talk.say("first")
         await talk.final()
-        for n in range(8):
+        for n in range(14):
             talk.say(f"{n}: " + PARAGRAPH * 60)
             with trio.fail_after(10):
                 await talk.until(lambda: talk.is_answered() or any(is_summary(a) for a in talk.server.asked))

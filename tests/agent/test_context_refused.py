@@ -106,7 +106,8 @@ def lists(**entry: Any) -> Any:
 async def test_the_window_is_that_of_the_servers_list(tmp_path: Path, entry: Any) -> None:
     """Nothing is refused: the room for the answer is what the conversation leaves of the window."""
     script = strict(8192, answers(says("Yes."), says("In short.")))
-    async with conversation(tmp_path, script, listing=lists(**entry), capsules=TALKERS) as talk:
+    config = {"openai-compat": {"max_output_tokens": 8192}}
+    async with conversation(tmp_path, script, config=config, listing=lists(**entry), capsules=TALKERS) as talk:
         for n in range(12):
             assert await talk.ask(f"{n}: " + PARAGRAPH * 15) == "Yes."
     assert all(tokens(asked.body) + asked.body["max_tokens"] <= 8192 for asked in talk.server.asked)

@@ -128,7 +128,9 @@ async def test_a_character_that_was_cut_into_two_chunks_is_whole(tmp_path: Path)
     utf8 = event(delta({"content": "hel😀lo"}))
     at = utf8.index("😀".encode()) + 2
     lost = raw('{"choices":[{"delta":{"content":"hel\\ud83d"}}]}')
-    half = raw('{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"reverse_text","arguments":"{\\"text\\":\\"\\ud83d"}}]}}]}')
+    half = raw(
+        '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"reverse_text","arguments":"{\\"text\\":\\"\\ud83d"}}]}}]}'
+    )
     other = raw('{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\ude00\\"}"}}]}}]}')
     async with conversation(tmp_path, says("?"), config=NO_QUESTIONS) as talk:
         for name, pieces in {"escaped": HALVES, "bytes": [utf8[:at], utf8[at:]]}.items():
@@ -217,7 +219,9 @@ async def test_an_answer_that_was_cut_is_kept_and_told_as_that(tmp_path: Path) -
             talk.script(sends(thought, event(delta({}, "length")), DONE))
             assert "all tokens that its answer may have on reasoning" in await talk.ask("hi", "thought", seconds=20)
             assert (await cuts.__anext__()).payload["cut"] == "length"
-    assert all("max_tokens" not in asked.body and "max_completion_tokens" not in asked.body for asked in talk.server.asked)
+    assert all(
+        "max_tokens" not in asked.body and "max_completion_tokens" not in asked.body for asked in talk.server.asked
+    )
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
@@ -241,7 +245,13 @@ async def test_what_a_server_needs_back_with_a_call_it_gets_also_from_another_ho
     lists = [[call(extra_content=signature, id=""), call("reverse_text", OTHER, index=1, id="d")]]
     signed = calling(*lists)
     thought = by_results(
-        sends(event(delta({"reasoning_content": "h"})), event(delta({"reasoning_content": "m"})), event(delta({"tool_calls": [call()]})), CALLED, DONE),
+        sends(
+            event(delta({"reasoning_content": "h"})),
+            event(delta({"reasoning_content": "m"})),
+            event(delta({"tool_calls": [call()]})),
+            CALLED,
+            DONE,
+        ),
         says("Done."),
     )
     options: dict[str, Any] = {"config": NO_QUESTIONS, "state_dir": tmp_path / "state"}
@@ -280,7 +290,12 @@ async def test_a_path_and_a_query_of_the_base_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "listing",
-    [[{"id": "only"}], {"models": [{"name": "only"}]}, {"data": ["only"]}, {"object": "list", "data": [None, {"id": 7}, {"id": "only"}]}],
+    [
+        [{"id": "only"}],
+        {"models": [{"name": "only"}]},
+        {"data": ["only"]},
+        {"object": "list", "data": [None, {"id": 7}, {"id": "only"}]},
+    ],
 )
 async def test_a_list_of_models_has_many_shapes(tmp_path: Path, listing: Any) -> None:
     async with conversation(tmp_path, says("Hello."), config={"openai-compat": {"model": ""}}, listing=listing) as talk:
@@ -293,7 +308,12 @@ async def test_a_list_of_models_has_many_shapes(tmp_path: Path, listing: Any) ->
 
 @pytest.mark.parametrize(
     "sign",
-    [b": keepalive\n\n", event(delta({"role": "assistant", "content": ""})), event(delta({"reasoning_content": "hm "})), b"\n"],
+    [
+        b": keepalive\n\n",
+        event(delta({"role": "assistant", "content": ""})),
+        event(delta({"reasoning_content": "hm "})),
+        b"\n",
+    ],
     ids=["comments", "empty deltas", "reasoning", "empty lines"],
 )
 async def test_a_server_that_sends_anything_is_alive(tmp_path: Path, sign: bytes) -> None:
@@ -315,7 +335,9 @@ async def test_a_server_that_sends_anything_is_alive(tmp_path: Path, sign: bytes
 async def test_a_whole_number_is_one_however_a_model_writes_it(tmp_path: Path, limit: Any) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     read = ("read_file", {"file_path": "a.txt", "start_line": limit, "end_line": limit})
-    async with conversation(tmp_path, by_results(calls(read, ("list_threads", {"limit": limit})), says("Done."))) as talk:
+    async with conversation(
+        tmp_path, by_results(calls(read, ("list_threads", {"limit": limit})), says("Done."))
+    ) as talk:
         assert await talk.ask("go", seconds=20) == "Done."
         line, threads = talk.server.asked[-1].results
     assert line.strip(chr(34)) == "one"
@@ -329,7 +351,12 @@ async def test_whatever_a_turn_left_behind_a_strict_server_takes(tmp_path: Path)
     hang = hanging_tool(tmp_path / "capsules")
     async with conversation(tmp_path, says("?"), capsules=[*ALL, hang], config=NO_QUESTIONS) as talk:
         await _cancelled_within_a_tool(talk)
-        for script in (sends(HELLO, raw('{"error":{"message":"no"}}')), sends(raw('{"error":"no"}')), sends(b"<html>"), says(" ")):
+        for script in (
+            sends(HELLO, raw('{"error":{"message":"no"}}')),
+            sends(raw('{"error":"no"}')),
+            sends(b"<html>"),
+            says(" "),
+        ):
             talk.script(script)
             await talk.ask("again", seconds=20)
         talk.script(says("Well."))

@@ -360,7 +360,9 @@ class OpenAIServer:
                     self.left += 1
             case "GET", path if path.endswith("/models") and self.models is not None:
                 self.listed += 1
-                await reply.json(200, self.listing or {"object": "list", "data": [{"id": name} for name in self.models]})
+                await reply.json(
+                    200, self.listing or {"object": "list", "data": [{"id": name} for name in self.models]}
+                )
             case _, path:
                 await reply.json(404, {"error": {"message": f"there is no {path}"}})
 

@@ -200,8 +200,11 @@ class Parties:
         """The id under which the loop called the tool that the provider called last by that id; without such, the id itself."""
         calls = [(name, [other for other, tool in self._called if tool == name]) for _, name in self._called]
         for name, ids in calls[::-1]:
-            made = [event.payload["call_id"] for event in self.seen["tool.v1.request.execute"]
-                    if event.payload["tool_name"] == name]
+            made = [
+                event.payload["call_id"]
+                for event in self.seen["tool.v1.request.execute"]
+                if event.payload["tool_name"] == name
+            ]
             for given, bus in list(zip(ids, made, strict=False))[::-1]:
                 if given == call_id:
                     return str(bus)

@@ -18,7 +18,12 @@ from turn_parties import Conversation, conversation
 
 DIALECTS = sorted((Path(__file__).parent / "dialects").glob("*.txt"))
 CUT = {"azure": "content_filter", "deepseek": "error"}
-OWN_IDS = {"gemini": "function-call-0123456", "mistral": "D681PevKs", "lmstudio": "365174485", "ollama": "call_0ffhx3k1"}
+OWN_IDS = {
+    "gemini": "function-call-0123456",
+    "mistral": "D681PevKs",
+    "lmstudio": "365174485",
+    "ollama": "call_0ffhx3k1",
+}
 WORDS, TURNED = '{"words":2,"characters":7,"lines":1}', "eerht"
 
 
@@ -38,7 +43,7 @@ def torn(body: bytes) -> Script:
 
 @asynccontextmanager
 async def talking(tmp_path: Path) -> AsyncIterator[Conversation]:
-    async with conversation(tmp_path, says("?"), config={"gatekeeper": {"approval": "never"}}) as talk:
+    async with conversation(tmp_path, says("?"), config={"gatekeeper": {"approval": "never"}}, floods=True) as talk:
         yield talk
 
 
@@ -55,7 +60,9 @@ async def test_what_they_say_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("situation", ["one call", "parallel calls"])
-async def test_the_tools_that_they_call_are_run_and_they_get_back_what_they_need(tmp_path: Path, situation: str) -> None:
+async def test_the_tools_that_they_call_are_run_and_they_get_back_what_they_need(
+    tmp_path: Path, situation: str
+) -> None:
     async with talking(tmp_path) as talk:
         for place in DIALECTS:
             talk.script(by_results(torn(recorded(place, situation)), says("Done.")))
@@ -86,7 +93,11 @@ async def test_their_errors_end_the_turn_and_the_next_prompt_is_answered(tmp_pat
             assert "The server had an error" in await talk.ask("hi", place.stem, seconds=20), place.stem
             talk.script(says("Here again."))
             assert await talk.ask("still there?", place.stem, seconds=20) == "Here again.", place.stem
-            assert [message["content"] for message in talk.server.asked[-1].messages[1:]] == ["hi", "Hel", "still there?"]
+            assert [message["content"] for message in talk.server.asked[-1].messages[1:]] == [
+                "hi",
+                "Hel",
+                "still there?",
+            ]
 
 
 async def test_an_answer_that_they_cut_off_is_told_as_that_and_kept(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def _calls(calls: Any, role: str) -> Any:
         return
     if role != "assistant" or not calls:
         yield "tool_calls without a call, or of another than the assistant"
+    if len({call["id"] for call in calls}) < len(calls):
+        yield "two calls of one id"
     for call in calls:
         if not (isinstance(call["id"], str) and call["id"]) or call["type"] != "function":
             yield "a call without an id or type"

@@ -43,7 +43,7 @@ def torn(body: bytes) -> Script:
 
 @asynccontextmanager
 async def talking(tmp_path: Path) -> AsyncIterator[Conversation]:
-    async with conversation(tmp_path, says("?"), config={"gatekeeper": {"approval": "never"}}) as talk:
+    async with conversation(tmp_path, says("?"), config={"gatekeeper": {"approval": "never"}}, floods=True) as talk:
         yield talk
 
 

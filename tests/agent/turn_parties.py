@@ -237,8 +237,8 @@ async def conversation(
     listing: Any = None,
     **options: Any,
 ) -> AsyncIterator[Conversation]:
-    """Talk to an agent of these capsules. `floods`: there is a router all the time, and more events than an observer can see. `at` is
-    what follows the server's address in its URL, `listing` its list of models."""
+    """Talk to an agent of these capsules. `floods`: there is a router all the time, and more events than an observer can see.
+    `at` is what follows the server's address in its URL, `listing` its list of models."""
     async with openai_server(script) as server:
         server.listing = listing
         settings = {name: dict(rows) for name, rows in (config or {}).items()}

@@ -40,7 +40,7 @@ pub(crate) fn for_server(id: &str, is_strict: bool) -> String {
     let given = ours.map_or(Some(id), |(_, rest)| rest.split_once('-').map(|(_, given)| given));
     match given {
         Some(given) if !given.is_empty() && (!is_strict || nine(given)) => given.to_owned(),
-        _ => short(id),
+        _ => made_up(id),
     }
 }
 
@@ -53,7 +53,7 @@ fn nine(id: &str) -> bool {
 }
 
 /// Nine letters and digits, the same for the same id.
-fn short(id: &str) -> String {
+pub(crate) fn made_up(id: &str) -> String {
     const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut number = crate::names::hash(id);
     (0..9)

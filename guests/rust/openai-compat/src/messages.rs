@@ -36,14 +36,14 @@ pub(crate) fn for_server(system: &str, messages: &[Message], mut told: Told<'_>)
         match &message.content {
             _ if message.role == MessageRole::System => {}
             MessageContent::ToolCalls(calls) if !calls.is_empty() => {
-                add_calls(&mut sent, calls, &mut told);
+                let ids = ids_of(calls, told.strict_ids);
+                add_calls(&mut sent, calls, &ids, &mut told);
                 for (nth, call) in calls.iter().enumerate() {
                     let again = calls[..nth].iter().any(|earlier| earlier.id == call.id);
                     let found = if again { None } else { result_of(call, &messages[at + 1..]) };
                     answered.extend(found.map(|(after, _)| at + 1 + after));
                     let content = found.map_or(NO_RESULT, |(_, content)| content);
-                    let id = ids::for_server(&call.id, told.strict_ids);
-                    sent.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+                    sent.push(json!({"role": "tool", "tool_call_id": ids[nth], "content": content}));
                 }
             }
             MessageContent::ToolCalls(_) => {}
@@ -103,8 +103,19 @@ fn joined(before: Value, after: Value) -> Value {
     }
 }
 
+/// The ids by which the server knows calls of one message: its own, but where it gave one twice another for the later
+/// one, as many servers refuse two results of the same id.
+fn ids_of(calls: &[ToolCall], strict: bool) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::with_capacity(calls.len());
+    for call in calls {
+        let id = ids::for_server(&call.id, strict);
+        ids.push(if ids.contains(&id) { ids::made_up(&call.id) } else { id });
+    }
+    ids
+}
+
 /// Calls are one message with the text that led to them, and with what the server wants back.
-fn add_calls(sent: &mut Vec<Value>, calls: &[ToolCall], told: &mut Told<'_>) {
+fn add_calls(sent: &mut Vec<Value>, calls: &[ToolCall], ids: &[String], told: &mut Told<'_>) {
     let before = sent.pop_if(|last| last["role"] == "assistant" && last["content"].is_string());
     let text = before.map_or(Value::Null, |message| message["content"].clone());
     if text.is_null() && sent.last().is_none_or(|last| last["role"] == "system") {
@@ -112,12 +123,11 @@ fn add_calls(sent: &mut Vec<Value>, calls: &[ToolCall], told: &mut Told<'_>) {
     }
     let mut message = json!({"role": "assistant", "content": text});
     let mut sent_calls = Vec::with_capacity(calls.len());
-    for given in calls {
+    for (given, id) in calls.iter().zip(ids) {
         let kept = (told.kept)(&given.id).unwrap_or_default();
         let mut function = json!({"name": (told.name)(&given.name), "arguments": arguments(&given.arguments)});
         extend(&mut function, kept.function);
-        let mut call =
-            json!({"id": ids::for_server(&given.id, told.strict_ids), "type": "function", "function": function});
+        let mut call = json!({"id": id, "type": "function", "function": function});
         extend(&mut call, kept.call);
         extend(&mut message, kept.message);
         sent_calls.push(call);

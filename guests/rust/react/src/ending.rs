@@ -15,6 +15,8 @@ const FAILED: &str = "agent.v1.event.turn_failed";
 const CUT: &str = "agent.v1.event.turn_cut";
 /// A final answer that cannot be published is tried again with each tick of the watchdog, so often.
 const ATTEMPTS: u32 = 12;
+/// So far ahead of now a turn may have gone on, where clocks differ.
+const CLOCKS_DIFFER_MS: u64 = 1000;
 /// A text of so many bytes fits into an event, however it is escaped.
 const SHORT_BYTES: usize = 160 * 1024;
 
@@ -182,15 +184,24 @@ pub(crate) fn check(session_id: &str) {
     if store::drop_unreadable_queue(session_id) {
         refuse(session_id, "What waited here for the turn before it cannot be read any more. Say it again.");
     }
-    let Some(turn) = store::turn(session_id) else { return give_up_unreadable(session_id) };
+    let Some(mut turn) = store::turn(session_id) else { return give_up_unreadable(session_id) };
     if turn.phase == Phase::Answering {
         return retry(turn);
     }
+    let now = now_ms();
+    if turn.entered_ms > now.saturating_add(CLOCKS_DIFFER_MS) {
+        turn.entered_ms = now; // its time would never be over: the clock was wrong then
+        if let Err(Stop(why)) = store::save(&turn) {
+            log::warn(why);
+        }
+    }
     let stream = match turn.phase {
-        Phase::Streaming => store::stream(&turn.request_id).map(|stream| (stream.last_ms, stream.until_ms)),
+        Phase::Streaming => store::stream(&turn.request_id)
+            .filter(|stream| stream.last_ms <= now.saturating_add(CLOCKS_DIFFER_MS))
+            .map(|stream| (stream.last_ms, stream.until_ms)),
         _ => None,
     };
-    if let Some(stop) = turn.overdue(now_ms(), &Limits::configured(), stream) {
+    if let Some(stop) = turn.overdue(now, &Limits::configured(), stream) {
         if turn.fitting.pending.is_some() {
             return making_room::without_summary(turn, &stop.0);
         }

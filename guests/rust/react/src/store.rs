@@ -19,15 +19,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::calls::{Batch, ToolResult};
-use crate::ids::now_ms;
 use crate::prompt::Prompt;
 use crate::stream::{Answer, Piece, Stream};
 use crate::turn::{Stop, Turn};
 
 const TURN: &str = "react.turn.";
 const KEY_BYTES: usize = 256;
-/// So far ahead a turn may have been entered: at once, a wrong clock says so for longer.
-const CLOCKS_DIFFER_MS: u64 = 1000;
 
 /// What is sent with each request of a turn.
 #[derive(Deserialize, Serialize)]
@@ -78,10 +75,8 @@ fn context_key(session_id: &str) -> String {
 
 /// The turn that runs in a session. One of another version of this capsule is given up.
 pub(crate) fn turn(session_id: &str) -> Option<Turn> {
-    let mut turn = read::<Turn>(&turn_key(session_id))?;
+    let turn = read::<Turn>(&turn_key(session_id))?;
     if turn.is_known() && turn.session_id == session_id {
-        // Its time would never be over: the clock was wrong then.
-        turn.entered_ms = turn.entered_ms.min(now_ms().saturating_add(CLOCKS_DIFFER_MS));
         return Some(turn);
     }
     log::warn(format!("the turn of session {session_id:?} is of another version of react"));

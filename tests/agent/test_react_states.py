@@ -142,4 +142,3 @@ async def test_a_session_whose_state_was_broken_answers_the_next_prompt(tmp_path
             await parties.until(lambda n=n, before=before: len(parties.finals(f"s{n}")) > before)
             assert parties.finals(f"s{n}")[-1] == "Hello."
             parties.prompts["default", f"s{n}"] = before + 1
-

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import trio
 
-sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("agent", "support")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 
 from context_parties import talk_of_many_turns
 
@@ -27,7 +28,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as workspace:
         figures = trio.run(talk_of_many_turns, Path(workspace), turns)
     told = ", ".join(f"{name} {figure}" for name, figure in figures.items())
-    print(f"{turns} turns in {time.perf_counter() - begun:.1f} s: {told}")
+    sys.stdout.write(f"{turns} turns in {time.perf_counter() - begun:.1f} s: {told}\n")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ fuzz: setup
 
 soak: setup
 	$(BIN)/python tests/soak/soak.py $(SOAK_CALLS)
+	$(BIN)/python tests/soak/long_conversation.py
 
 guests:
 	python3 guests/build_guests.py build

@@ -75,11 +75,13 @@ def _assemblyscript(name: str) -> Guest:
     return Guest(name, sources, folder / "build" / f"{name}.wasm")
 
 
-TOOLS = ("router", "dead-letter", "fs", "http", "kv-notes", "shell")
-AGENT = ("identity", "react", "registry", "session")
+TOOLS = ("router", "dead-letter", "http", "kv-notes")
+AGENT = ("identity", "registry")
 BUNDLED = (
     *(_rust(name) for name in (*TOOLS, *AGENT)),
-    _rust("openai-compat", CAPSULES, ROOT / "wit"),
+    *(_rust(name, CAPSULES, RUST / "whole-numbers") for name in ("fs", "shell", "session")),
+    _rust("react", CAPSULES, RUST / "context-window"),
+    _rust("openai-compat", CAPSULES, RUST / "context-window", ROOT / "wit"),
     *(_rust(name, CAPSULES, RUST / "describing") for name in ("gatekeeper", "prompt-builder")),
 )
 # For tests alone: it is no capsule that comes with the host, and calls whatever the host declares.

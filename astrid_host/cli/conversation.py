@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DELTA = "agent.v1.stream.delta"
 TURN_FAILED = "agent.v1.event.turn_failed"  # comes before the final response, which says why
+TURN_CUT = "agent.v1.event.turn_cut"  # comes before a final response that was cut off, and says how
 PROMPT_FAILED = FAILED + PROMPT
 CANCELLED_S = 5.0  # an agent need not say anything after a turn was cancelled
 DECIDED_S = 60.0  # so long the host waits for a decision
@@ -79,8 +80,8 @@ class Screen(Protocol):
         """The terminal has shown that a key was pressed."""
         ...
 
-    def final(self, text: str, failed: bool = False) -> None:
-        """The turn's last word; all of it, also what was said in deltas. When it failed, why."""
+    def final(self, text: str, failed: bool = False, cut: str | None = None) -> None:
+        """The turn's last word; all of it, also what was said in deltas. When it failed, why; when it was cut off, how."""
         ...
 
     def silent(self, seconds: float) -> None:
@@ -125,6 +126,7 @@ class Conversation:
         self._asking: dict[str, trio.CancelScope] = {}
         self._allowances = Allowances()
         self._fails = False
+        self._cut: str | None = None
 
     async def turn(self, text: str) -> Ended:
         """Say something, and show what comes of it.
@@ -139,10 +141,10 @@ class Conversation:
 
         Cancelled, the agent is told to end the turn.
         """
-        self._calls, self._answered, self._fails = set(), set(), False
+        self._calls, self._answered, self._fails, self._cut = set(), set(), False, None
         self._bound = trio.CancelScope(deadline=trio.current_time() + self._timeout)
         self.in_turn, self.cancelled, final = True, False, False
-        watched = (REQUEST, RESULT, PROMPT_FAILED, TURN_FAILED, f"{ANSWERS}*")
+        watched = (REQUEST, RESULT, PROMPT_FAILED, TURN_FAILED, TURN_CUT, f"{ANSWERS}*")
         try:
             with self._bound:
                 async with self._host.subscribe(DELTA, ANSWER, TOPIC, observe=watched) as events:
@@ -200,12 +202,15 @@ class Conversation:
             if said.get("session_id") != self._session or not isinstance(text, str):
                 return False
             if event.topic == ANSWER and said.get("is_final") is True:
-                self._screen.final(text, self._fails)
+                self._screen.final(text, self._fails, self._cut)
                 return True
             if event.topic == DELTA:
                 self._screen.delta(text)
         elif event.topic == TURN_FAILED:
             self._fails = self._fails or said.get("session_id") == self._session
+        elif event.topic == TURN_CUT:
+            if said.get("session_id") == self._session and isinstance(cut := said.get("cut"), str):
+                self._cut = cut
         elif event.topic == REQUEST:
             self._called(event.source_id, said)
         elif event.topic == RESULT:

@@ -26,6 +26,11 @@ DECISIONS = {
     "deny": "denied",
     "undecided": "not decided here",
 }
+CUTS = {
+    "length": "it was cut off where it was too long (length); more tokens may be allowed with openai-compat.max_output_tokens",
+    "content_filter": "the model provider withheld the rest (content_filter)",
+    "error": "the model provider broke off in the middle of it (error)",
+}
 
 
 class TextScreen:
@@ -78,12 +83,14 @@ class TextScreen:
             self._deeds.write("\n")
             self._open = False
 
-    def final(self, text: str, failed: bool = False) -> None:
+    def final(self, text: str, failed: bool = False, cut: str | None = None) -> None:
         if failed:
             self._end_line()
             self._deeds.write(harmless(text).rstrip("\n") + "\n")
         else:
             self._last(text)
+            if cut is not None:
+                self.note(f"the answer is not whole: {CUTS.get(cut, f'it was cut off ({cut})')}")
         self._said, self._since_call = "", 0
         self._names.clear()
 
@@ -136,7 +143,8 @@ class TextScreen:
 
 
 class JsonScreen:
-    """For programs: `delta`, `tool_call`, `tool_result`, `approval`, and at the end of a turn `final`."""
+    """For programs: `delta`, `tool_call`, `tool_result`, `approval`, and at the end of a turn `final`, with `cut` where it was cut
+    off."""
 
     def delta(self, text: str) -> None:
         _write({"delta": text})
@@ -158,8 +166,9 @@ class JsonScreen:
         if sys.stderr.isatty():
             sys.stderr.write("\n")
 
-    def final(self, text: str, failed: bool = False) -> None:
-        _write({"final": text, "error": True} if failed else {"final": text})
+    def final(self, text: str, failed: bool = False, cut: str | None = None) -> None:
+        line = {"final": text, "error": True} if failed else {"final": text}
+        _write(line if cut is None else {**line, "cut": cut})
 
     def silent(self, seconds: float) -> None:
         self.note(f"no final answer came within {seconds:g} s: the turn was cancelled")

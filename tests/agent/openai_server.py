@@ -4,7 +4,8 @@
         ...  # server.url, server.asked
 
 A script is called with what was asked and with the reply to write. It sees all messages of the conversation, so one script
-can play all of a turn: `in_turn` answers request by request, `by_results` by how many results of tools there are.
+can play all of a turn: `in_turn` answers request by request, `by_results` by how many results of tools there are. A request that the
+strictest of servers would refuse is refused, and fails the test at the end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
+from strict_server import fault
 
 JSON: TypeAlias = Any
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
@@ -311,17 +313,23 @@ class OpenAIServer:
         address: its host and port.
         script: answers requests for completions; may be replaced.
         models: what it lists; None: it has no list.
+        listing: the list as it is sent, where it is not OpenAI's.
         asked: the requests for completions so far.
         left: how many of them are over.
         listed: how often it was asked which models it has.
+        faults: why requests were refused that a strict server does not take.
+        paths: that were asked with a query, all of them.
     """
 
     script: Script
     models: Sequence[str] | None = ("test",)
+    listing: JSON = None
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     left: int = 0
     listed: int = 0
+    faults: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -334,18 +342,27 @@ class OpenAIServer:
             return
         body = await _body(receive)
         reply = Reply(send)
+        query = scope["query_string"].decode()
+        self.paths.append(scope["path"] + (f"?{query}" if query else ""))
         match scope["method"], scope["path"]:
-            case "POST", "/v1/chat/completions":
+            case "POST", path if path.endswith("/chat/completions"):
                 headers = {name.decode(): value.decode() for name, value in scope["headers"]}
                 asked = Asked(len(self.asked), headers, json.loads(body))
                 self.asked.append(asked)
+                if (why := fault(asked.body)) is not None:
+                    self.faults.append(why)
+                    self.left += 1
+                    await reply.json(400, {"error": {"message": why}})
+                    return
                 try:
                     await self._play(asked, reply, receive)
                 finally:
                     self.left += 1
-            case "GET", "/v1/models" if self.models is not None:
+            case "GET", path if path.endswith("/models") and self.models is not None:
                 self.listed += 1
-                await reply.json(200, {"object": "list", "data": [{"id": name} for name in self.models]})
+                await reply.json(
+                    200, self.listing or {"object": "list", "data": [{"id": name} for name in self.models]}
+                )
             case _, path:
                 await reply.json(404, {"error": {"message": f"there is no {path}"}})
 
@@ -394,6 +411,7 @@ async def openai_server(script: Script, models: Sequence[str] | None = ("test",)
             yield server
         finally:
             nursery.cancel_scope.cancel()
+    assert not server.faults, server.faults
 
 
 async def _serve(server: OpenAIServer, config: Config, task_status: trio.TaskStatus[list[str]]) -> None:

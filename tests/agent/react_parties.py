@@ -62,6 +62,7 @@ class Parties:
         self.tool: Callable[[Any], str] = lambda request: f"{request['tool_name']} done"
         self._changed = trio.Event()
         self._taken: dict[Where, int] = defaultdict(int)
+        self._called: list[tuple[str, str]] = []
 
     # What a user does.
 
@@ -195,7 +196,22 @@ class Parties:
         if event.payload["tool_name"] not in self.silent:
             self.answer_call(event.payload["call_id"], self.tool(event.payload), who=event.principal)
 
+    def on_the_bus(self, call_id: str) -> str:
+        """The id under which the loop called the tool that the provider called last by that id; without such, the id itself."""
+        calls = [(name, [other for other, tool in self._called if tool == name]) for _, name in self._called]
+        for name, ids in calls[::-1]:
+            made = [
+                event.payload["call_id"]
+                for event in self.seen["tool.v1.request.execute"]
+                if event.payload["tool_name"] == name
+            ]
+            for given, bus in list(zip(ids, made, strict=False))[::-1]:
+                if given == call_id:
+                    return str(bus)
+        return call_id
+
     def answer_call(self, call_id: str, content: str, *, is_error: bool = False, who: str | None = None) -> None:
+        call_id = self.on_the_bus(call_id)
         result = {"call_id": call_id, "content": content, "is_error": is_error}
         event = {"type": "tool_execute_result", "call_id": call_id, "result": result}
         self.host.publish("tool.v1.execute.result", event, principal=who)
@@ -214,6 +230,8 @@ class Parties:
     async def stream(self, request_id: str, answer: Answer, who: str | None = None) -> None:
         """Publish the events of an answer, as fast as they are taken."""
         for n, event in enumerate(answer, 1):
+            if isinstance(event, dict) and "ToolCallStart" in event:
+                self._called.append((event["ToolCallStart"]["id"], event["ToolCallStart"]["name"]))
             what = {"type": "llm_stream_event", "request_id": request_id, "event": event}
             if n % AT_ONCE:
                 self.host.publish(STREAM, what, principal=who)

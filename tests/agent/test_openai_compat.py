@@ -51,7 +51,6 @@ async def test_a_request_is_answered_with_text_usage_and_done() -> None:
         "messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}],
         "stream": True,
         "stream_options": {"include_usage": True},
-        "max_tokens": 8192,
         "temperature": 0.5,
     }
 
@@ -328,7 +327,7 @@ async def test_the_configured_model_is_told_first_and_then_what_the_server_lists
             "stream_topic": STREAM,
             "capabilities": ["text", "vision", "tools"],
             "context_window": 4096,
-            "max_output_tokens": 8192,
+            "max_output_tokens": 512,
         }
     ]
     assert [entry["id"] for entry in second] == ["a:1", "b"]

@@ -38,7 +38,10 @@ async def test_a_turn_can_be_cancelled_in_each_phase(tmp_path: Path, topic: str)
             request_id = parties.payloads(PROVIDER)[0]["request_id"]
             assert await parties.asked(CANCEL_PROVIDER) == {"request_id": request_id}
         if topic == "look":
-            assert await parties.asked(CANCEL_TOOLS) == {"type": "tool_cancel_request", "call_ids": ["c1"]}
+            assert await parties.asked(CANCEL_TOOLS) == {
+                "type": "tool_cancel_request",
+                "call_ids": [parties.on_the_bus("c1")],
+            }
 
 
 async def test_a_cancelled_stream_is_kept_so_far_and_what_follows_is_ignored(tmp_path: Path) -> None:
@@ -63,7 +66,7 @@ async def test_tools_that_were_cancelled_leave_a_whole_history(tmp_path: Path) -
         await parties.tick()
         parties.cancel()
         assert await parties.final() == "Cancelled."
-        assert (await parties.asked(CANCEL_TOOLS))["call_ids"] == ["c1"]
+        assert (await parties.asked(CANCEL_TOOLS))["call_ids"] == [parties.on_the_bus("c1")]
         parties.answer_call("c1", "late")
         await parties.asked("session.v1.append")
         assert await parties.ask("again") == "Again."
@@ -78,16 +81,16 @@ async def test_a_late_result_is_not_taken_for_that_of_a_later_call_with_the_same
         tmp_path, [*call("look"), "Done"], [*call("look"), "Done"], said("Seen."), silent=["look"]
     ) as parties:
         parties.say("go")
-        await parties.asked(EXECUTE)
+        first = (await parties.asked(EXECUTE))["call_id"]
         parties.cancel()
         await parties.final()
         parties.say("again")
         second = await parties.asked(EXECUTE, 2)
-        assert second["call_id"] != "c1"
-        parties.answer_call("c1", "late")
+        assert second["call_id"] != first
+        parties.answer_call(first, "late")
         parties.answer_call(second["call_id"], "right")
         assert await parties.final() == "Seen."
-    assert parties.payloads(PROVIDER)[2]["messages"][-1] == result(second["call_id"], "right")
+    assert parties.payloads(PROVIDER)[2]["messages"][-1] == result("c1", "right")
 
 
 async def test_to_cancel_where_nothing_runs_does_nothing(tmp_path: Path) -> None:

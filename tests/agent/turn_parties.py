@@ -233,12 +233,16 @@ async def conversation(
     capsules: Iterable[Path] = ALL,
     config: Mapping[str, Mapping[str, Any]] | None = None,
     floods: bool = False,
+    at: str = "",
+    listing: Any = None,
     **options: Any,
 ) -> AsyncIterator[Conversation]:
-    """Talk to an agent of these capsules. `floods`: there is a router all the time, and more events than an observer can see."""
+    """Talk to an agent of these capsules. `floods`: there is a router all the time, and more events than an observer can see.
+    `at` is what follows the server's address in its URL, `listing` its list of models."""
     async with openai_server(script) as server:
+        server.listing = listing
         settings = {name: dict(rows) for name, rows in (config or {}).items()}
-        provider = {"base_url": server.url, "model": "test", **QUICK, **settings.get("openai-compat", {})}
+        provider = {"base_url": server.url + at, "model": "test", **QUICK, **settings.get("openai-compat", {})}
         options = {"state_dir": ":memory:", "allow_local": [server.address], "strict": True, **options}
         settings["openai-compat"] = provider
         async with open_host(list(capsules), trust=True, workspace=workspace, config=settings, **options) as host:

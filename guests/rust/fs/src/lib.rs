@@ -29,8 +29,10 @@ pub struct ReadFile {
     /// The file, relative to the workspace.
     file_path: String,
     /// The first line to return, counted from 1. The first of the file by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     start_line: Option<usize>,
     /// The last line to return, itself included. The last of the file by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     end_line: Option<usize>,
 }
 

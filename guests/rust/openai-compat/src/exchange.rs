@@ -89,6 +89,9 @@ fn request(settings: &Settings, method: HttpMethod, endpoint: &str, body: Option
     let mut headers = vec![pair("accept", "text/event-stream, application/json")];
     if !settings.api_key.is_empty() {
         headers.push(pair("authorization", &format!("Bearer {}", settings.api_key)));
+        if settings.is_azure() {
+            headers.push(pair("api-key", &settings.api_key));
+        }
     }
     if body.is_some() {
         headers.push(pair("content-type", "application/json"));

@@ -73,8 +73,9 @@ impl Failure {
         let colon = if said.is_empty() { "." } else { ": " };
         let text = format!("The model provider answered with status {status}{}{colon}{said}", meaning(status));
         let spent = said.contains("insufficient_quota") || said.contains("exceeded your current quota");
+        let too_long = context_window::is_told_by(&said);
         let again = match after {
-            _ if spent || !matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504 | 529) => Again::No,
+            _ if spent || too_long || !matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504 | 529) => Again::No,
             Some(after) if after > settings.retry_after => Again::No,
             Some(after) => Again::After(after),
             None => Again::Soon,
@@ -119,9 +120,12 @@ fn message(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let said = serde_json::from_str::<Value>(&text).ok().as_ref().and_then(error_in);
     let said = said.or_else(|| page(&text)).unwrap_or_else(|| text.trim().to_owned());
+    // What a server says may be long before it says that the conversation is.
+    let code = if context_window::is_told_by(&said) { format!(" ({})", context_window::CODE) } else { String::new() };
     match said.char_indices().nth(MESSAGE_CHARS) {
-        Some((at, _)) => format!("{}…", &said[..at]),
-        None => said,
+        Some((at, _)) => format!("{}…{code}", &said[..at]),
+        None if said.contains(context_window::CODE) => said,
+        None => format!("{said}{code}"),
     }
 }
 
@@ -180,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn that_a_conversation_is_too_long_is_told_by_its_code_whatever_the_words() {
+        let long = format!("{} Please reduce the length of the messages.", "x".repeat(900));
+        for body in
+            ["prompt is too long: 9 tokens > 8 maximum", r#"{"error":{"code":"context_length_exceeded"}}"#, &long]
+        {
+            assert_eq!(of(400, body, None).text.matches(context_window::CODE).count(), 1, "{body}");
+        }
+        assert!(!of(400, "max_tokens is too large", None).text.contains(context_window::CODE));
+    }
+
+    #[test]
     fn of_a_web_page_only_what_a_person_can_read_is_told() {
         let page = "<!DOCTYPE html>\n<HTML><head><Title> Not fóund </Title><style>a {}</style></head><p>x</HTML>";
         assert!(of(400, page, None).text.ends_with("status 400: a web page, \"Not fóund\""));
@@ -196,6 +211,7 @@ mod tests {
         assert_eq!(of(429, "", Some(60)).again, Again::No);
         assert_eq!(of(429, r#"{"error":{"message":"You exceeded your current quota"}}"#, None).again, Again::No);
         assert_eq!(of(400, "", Some(1)).again, Again::No);
+        assert_eq!(of(500, "the request exceeds the available context size", None).again, Again::No);
     }
 
     #[test]

@@ -6,18 +6,22 @@ use astrid_sdk::prelude::*;
 use astrid_sdk::types::StreamEvent;
 use serde_json::Value;
 
-use crate::answer::{Answer, Broken};
+use crate::answer::{Answer, Broken, End};
 use crate::cancelling::Cancelling;
 use crate::exchange::{self, More, Response};
 use crate::failure::{Again, Failure};
 use crate::names::Names;
 use crate::publishing::Events;
 use crate::request::Request;
+use crate::room;
 use crate::settings::Settings;
+use crate::{ids, kept};
 
 /// How much of an error's body is read, and of an answer that is not streamed.
 const ERROR_BYTES: usize = 64 << 10;
 const WHOLE_BYTES: usize = 4 << 20;
+/// So often whoever listens is told that the server lives, where it sends nothing that could be handed on.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// Answer a request with events, of which exactly one is terminal, and the last. An error: not even that could be
 /// published, or there is no `request_id`.
@@ -44,25 +48,29 @@ fn answer(payload: Value, settings: &Settings, events: &Events<'_>) -> Result<()
              server with `astrid-host config set openai-compat.base_url`.",
         ));
     }
-    let (body, names) = request.body(settings).ok_or_else(|| {
+    let model = request.model(settings).ok_or_else(|| {
         Failure::last("No model is selected: name one with `--model`, or `astrid-host config set openai-compat.model`.")
     })?;
+    let origin = settings.origin(model);
+    let (mut body, names) = request.body(settings, model, &|id| kept::of(id, &origin));
+    room::keep_to(&mut body, settings, model);
     let asking = Asking {
         settings,
         events,
-        request: &request,
+        origin,
         names: &names,
         body: body.to_string().into_bytes(),
         cancelling: Cancelling::of(events.request_id),
         begun: time::monotonic(),
     };
-    asking.until_answered()
+    asking.until_answered().inspect_err(|failure| room::refused(model, &failure.text))
 }
 
 struct Asking<'a> {
     settings: &'a Settings,
     events: &'a Events<'a>,
-    request: &'a Request,
+    /// Which model at which server it is.
+    origin: String,
     names: &'a Names,
     body: Vec<u8>,
     cancelling: Option<Cancelling>,
@@ -100,20 +108,32 @@ impl Asking<'_> {
             let body = self.whole(&response, ERROR_BYTES)?;
             return Err(Failure::of_status(response.status, &body, response.retry_after(), settings));
         }
-        let fresh = || new_id(self.events.request_id);
-        let mut answer = Answer::new(self.names, self.request.call_ids(), &fresh);
+        let mut answer = Answer::new(self.names, &new_id);
         if !response.is_stream() {
             let body = self.whole(&response, WHOLE_BYTES)?;
             self.publish(&answer.take_whole(&body).map_err(broken)?)?;
-            return self.publish(&answer.end().map_err(broken)?);
+            return self.end(answer.end().map_err(broken)?);
         }
         self.stream(&response, &mut answer)
     }
 
-    /// Hand a streamed answer on. Nothing is tried again once something of it was published.
+    /// Hand the end of an answer on. What goes back with its calls is kept before anybody can ask with them.
+    fn end(&self, end: End) -> Result<(), Failure> {
+        for (id, kept) in end.kept {
+            kept::keep(&id, &self.origin, kept);
+        }
+        self.publish(&end.events)?;
+        if let Some(cut) = &end.cut {
+            self.events.publish_cut(cut);
+        }
+        Ok(())
+    }
+
+    /// Hand a streamed answer on. Nothing is tried again once something of it was published. A server that sends anything
+    /// at all is alive, be it a comment: whoever listens is told so now and then.
     fn stream(&self, response: &Response, answer: &mut Answer<'_>) -> Result<(), Failure> {
         let mut bytes_left = self.settings.answer_bytes;
-        let mut spoke = self.begun;
+        let (mut spoke, mut published) = (self.begun, self.begun);
         let mut silent = true;
         while !answer.is_done() {
             let more = response.more(self.cancelling.as_ref()).map_err(|error| {
@@ -126,16 +146,21 @@ impl Asking<'_> {
                 More::Nothing => {}
                 More::Bytes(bytes) => {
                     bytes_left = bytes_left.checked_sub(bytes.len() as u64).ok_or_else(|| self.too_long())?;
-                    let events = answer.take(&bytes).map_err(broken)?;
+                    let mut events = answer.take(&bytes).map_err(broken)?;
+                    spoke = time::monotonic();
+                    silent &= events.is_empty();
+                    if events.is_empty() && spoke.saturating_sub(published) >= SIGN_OF_LIFE {
+                        events.push(StreamEvent::ReasoningDelta(String::new()));
+                    }
                     if !events.is_empty() {
                         self.publish(&events)?;
-                        (spoke, silent) = (time::monotonic(), false);
+                        published = spoke;
                     }
                 }
             }
             self.look_at_the_clock(spoke)?;
         }
-        self.publish(&answer.end().map_err(broken)?)
+        self.end(answer.end().map_err(broken)?)
     }
 
     /// All of a body, or the first `most` bytes of it.
@@ -198,13 +223,10 @@ fn broken(broken: Broken) -> Failure {
     Failure::last(broken.0)
 }
 
-/// An id for a tool call. Without random numbers it is only new within this request.
-fn new_id(request_id: &str) -> String {
-    match runtime::random_bytes(12) {
-        Ok(bytes) => bytes.iter().fold("call_".to_owned(), |id, byte| format!("{id}{byte:02x}")),
-        Err(error) => {
-            log::warn(format!("no random numbers: {error}"));
-            format!("call_{request_id}_{}", time::monotonic().as_nanos())
-        }
-    }
+/// An id for a tool call; `given` is the server's. None: there are no random numbers.
+fn new_id(given: &str, keeps: bool) -> Option<String> {
+    let random =
+        runtime::random_bytes(16).inspect_err(|error| log::error(format!("no random numbers: {error}"))).ok()?;
+    let since = time::now().ok().and_then(|now| now.duration_since(std::time::UNIX_EPOCH).ok());
+    ids::new(since.unwrap_or_default().as_secs(), &random, given, keeps)
 }

@@ -1,5 +1,6 @@
 //! A provider of models: any server that speaks OpenAI's chat completions. Requests come on a topic, answers go out on
-//! another as they come. It keeps no state, so several requests of one principal are answered at the same time.
+//! another as they come. Of an answer it keeps only what goes back with its tool calls, under a key of each call, and what
+//! servers say of the limits of their models, so several requests of one principal are answered at the same time.
 
 mod answer;
 #[allow(clippy::all, unsafe_code, unused)]
@@ -11,11 +12,17 @@ mod chunk;
 mod events;
 mod exchange;
 mod failure;
+mod finish;
 mod generating;
+mod ids;
+mod kept;
+mod loose;
 mod messages;
 mod names;
 mod publishing;
 mod request;
+mod room;
+mod schema;
 mod settings;
 mod sse;
 mod tools;

@@ -1,15 +1,31 @@
 //! A conversation in the shape that servers take. They refuse one in which a tool call has no result, or a result no
-//! call; a turn that was cancelled and a history that was cut leave such behind, so what is missing is made up here.
+//! call, in which nobody or the same one speaks twice in a row, or that a user does not begin; a turn that was cancelled
+//! and a history that was cut leave such behind, so what is missing is made up here.
 
 use std::collections::HashSet;
 
 use astrid_sdk::types::{ContentPart, Message, MessageContent, MessageRole, ToolCall};
 use serde_json::{Value, json};
 
-const NO_RESULT: &str = "The call was interrupted; there is no result.";
+use crate::ids;
+use crate::kept::Kept;
 
-/// The messages for a server. `told` gives a tool's name as the server knows it.
-pub(crate) fn for_server(system: &str, messages: &[Message], told: &mut dyn FnMut(&str) -> String) -> Vec<Value> {
+const NO_RESULT: &str = "The call was interrupted; there is no result.";
+const INTERRUPTED: &str = "[Interrupted.]";
+const EARLIER: &str = "[The beginning of the conversation is left out.]";
+
+/// How the server knows what a conversation has.
+pub(crate) struct Told<'a> {
+    /// The name of a tool.
+    pub(crate) name: &'a mut dyn FnMut(&str) -> String,
+    /// What goes back with a call.
+    pub(crate) kept: &'a dyn Fn(&str) -> Option<Kept>,
+    /// Whether it takes no other ids than those of its own kind.
+    pub(crate) strict_ids: bool,
+}
+
+/// The messages for a server.
+pub(crate) fn for_server(system: &str, messages: &[Message], mut told: Told<'_>) -> Vec<Value> {
     let mut sent = Vec::with_capacity(messages.len() + 1);
     let system = instructions(system, messages);
     if !system.is_empty() {
@@ -20,37 +36,32 @@ pub(crate) fn for_server(system: &str, messages: &[Message], told: &mut dyn FnMu
         match &message.content {
             _ if message.role == MessageRole::System => {}
             MessageContent::ToolCalls(calls) if !calls.is_empty() => {
-                add_calls(&mut sent, calls, told);
+                let ids = ids_of(calls, told.strict_ids);
+                add_calls(&mut sent, calls, &ids, &mut told);
                 for (nth, call) in calls.iter().enumerate() {
                     let again = calls[..nth].iter().any(|earlier| earlier.id == call.id);
                     let found = if again { None } else { result_of(call, &messages[at + 1..]) };
                     answered.extend(found.map(|(after, _)| at + 1 + after));
                     let content = found.map_or(NO_RESULT, |(_, content)| content);
-                    sent.push(json!({"role": "tool", "tool_call_id": call.id, "content": content}));
+                    sent.push(json!({"role": "tool", "tool_call_id": ids[nth], "content": content}));
                 }
             }
             MessageContent::ToolCalls(_) => {}
             MessageContent::ToolResult(_) if answered.contains(&at) => {}
             // Its call is no longer in the history: what it found may still matter.
             MessageContent::ToolResult(result) => {
-                sent.push(
-                    json!({"role": "user", "content": format!("[Result of an earlier tool call]\n{}", result.content)}),
-                );
+                let text = format!("[Result of an earlier tool call]\n{}", result.content);
+                add(&mut sent, "user", text.into());
             }
-            MessageContent::Text(text) if text.is_empty() && message.role == MessageRole::Assistant => {}
-            MessageContent::Text(text) => sent.push(json!({"role": role(message.role), "content": text})),
+            MessageContent::Text(text) if text.trim().is_empty() => {}
+            MessageContent::Text(text) => add(&mut sent, role(message.role), text.as_str().into()),
+            MessageContent::MultiPart(parts) if parts.is_empty() => {}
             MessageContent::MultiPart(parts) => {
-                let parts: Vec<Value> = parts.iter().map(part).collect();
-                sent.push(json!({"role": role(message.role), "content": parts}));
+                add(&mut sent, role(message.role), parts.iter().map(part).collect::<Vec<_>>().into());
             }
         }
     }
     sent
-}
-
-/// The ids of all tool calls of a conversation.
-pub(crate) fn call_ids(messages: &[Message]) -> HashSet<String> {
-    messages.iter().filter_map(Message::tool_calls).flatten().map(|call| call.id.clone()).collect()
 }
 
 /// What the system prompt and messages of the system say; servers take one such message, and it has to be the first.
@@ -60,18 +71,78 @@ fn instructions(system: &str, messages: &[Message]) -> String {
     all.join("\n\n")
 }
 
-/// Calls are one message with the text that led to them.
-fn add_calls(sent: &mut Vec<Value>, calls: &[ToolCall], told: &mut dyn FnMut(&str) -> String) {
+/// Add what somebody says. Who has spoken last goes on; a user who speaks after a tool gets an answer first.
+fn add(sent: &mut Vec<Value>, role: &str, content: Value) {
+    let last = sent.last().map(|last| last["role"].as_str().unwrap_or_default().to_owned());
+    match last.as_deref() {
+        None | Some("system") if role == "assistant" => sent.push(json!({"role": "user", "content": EARLIER})),
+        Some("tool") if role == "user" => sent.push(json!({"role": "assistant", "content": INTERRUPTED})),
+        Some(before) if before == role => {
+            if let Some(last) = sent.last_mut() {
+                last["content"] = joined(last["content"].take(), content);
+            }
+            return;
+        }
+        _ => {}
+    }
+    sent.push(json!({"role": role, "content": content}));
+}
+
+fn joined(before: Value, after: Value) -> Value {
+    match (before, after) {
+        (Value::String(before), Value::String(after)) => format!("{before}\n\n{after}").into(),
+        (before, after) => {
+            let parts = |content| match content {
+                Value::Array(parts) => parts,
+                text => vec![json!({"type": "text", "text": text})],
+            };
+            let mut all = parts(before);
+            all.extend(parts(after));
+            all.into()
+        }
+    }
+}
+
+/// The ids by which the server knows calls of one message: its own, but where it gave one twice another for the later
+/// one, as many servers refuse two results of the same id.
+fn ids_of(calls: &[ToolCall], strict: bool) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::with_capacity(calls.len());
+    for call in calls {
+        let id = ids::for_server(&call.id, strict);
+        ids.push(if ids.contains(&id) { ids::made_up(&call.id) } else { id });
+    }
+    ids
+}
+
+/// Calls are one message with the text that led to them, and with what the server wants back.
+fn add_calls(sent: &mut Vec<Value>, calls: &[ToolCall], ids: &[String], told: &mut Told<'_>) {
     let before = sent.pop_if(|last| last["role"] == "assistant" && last["content"].is_string());
     let text = before.map_or(Value::Null, |message| message["content"].clone());
-    let calls: Vec<Value> = calls
-        .iter()
-        .map(|call| {
-            let function = json!({"name": told(&call.name), "arguments": arguments(&call.arguments)});
-            json!({"id": call.id, "type": "function", "function": function})
-        })
-        .collect();
-    sent.push(json!({"role": "assistant", "content": text, "tool_calls": calls}));
+    if text.is_null() && sent.last().is_none_or(|last| last["role"] == "system") {
+        sent.push(json!({"role": "user", "content": EARLIER}));
+    }
+    let mut message = json!({"role": "assistant", "content": text});
+    let mut sent_calls = Vec::with_capacity(calls.len());
+    for (given, id) in calls.iter().zip(ids) {
+        let kept = (told.kept)(&given.id).unwrap_or_default();
+        let mut function = json!({"name": (told.name)(&given.name), "arguments": arguments(&given.arguments)});
+        extend(&mut function, kept.function);
+        let mut call = json!({"id": id, "type": "function", "function": function});
+        extend(&mut call, kept.call);
+        extend(&mut message, kept.message);
+        sent_calls.push(call);
+    }
+    message["tool_calls"] = sent_calls.into();
+    sent.push(message);
+}
+
+/// Add fields to an object. What it has stays.
+fn extend(object: &mut Value, more: serde_json::Map<String, Value>) {
+    if let Value::Object(object) = object {
+        more.into_iter().for_each(|(key, value)| {
+            object.entry(key).or_insert(value);
+        });
+    }
 }
 
 /// Arguments as text. What the model wrote and is no JSON object is wrapped in one: servers read them.
@@ -121,7 +192,7 @@ mod tests {
     use super::*;
 
     fn sent(messages: &[Message]) -> Vec<Value> {
-        for_server("", messages, &mut |name| name.to_uppercase())
+        for_server("", messages, Told { name: &mut |name| name.to_uppercase(), kept: &|_| None, strict_ids: false })
     }
 
     fn calls(ids: &[&str]) -> Message {
@@ -150,7 +221,7 @@ mod tests {
 
     #[test]
     fn calls_without_text_have_null() {
-        assert_eq!(sent(&[calls(&["a"]), result("a")])[0]["content"], Value::Null);
+        assert_eq!(sent(&[Message::user("u"), calls(&["a"]), result("a")])[1]["content"], Value::Null);
     }
 
     #[test]
@@ -160,20 +231,59 @@ mod tests {
         assert_eq!(told[0], json!({"role": "user", "content": "[Result of an earlier tool call]\nof gone"}));
         assert_eq!(told[2], json!({"role": "tool", "tool_call_id": "a", "content": NO_RESULT}));
         assert_eq!(told[3], json!({"role": "tool", "tool_call_id": "b", "content": "of b"}));
-        assert_eq!(told[4], json!({"role": "user", "content": "again"}));
-        assert_eq!(told.len(), 5);
+        assert_eq!(told[4], json!({"role": "assistant", "content": INTERRUPTED}));
+        assert_eq!(told[5], json!({"role": "user", "content": "again"}));
+        assert_eq!(told.len(), 6);
     }
 
     #[test]
     fn an_id_that_comes_again_has_a_result_each_time() {
         let told = sent(&[calls(&["a"]), calls(&["a"]), result("a")]);
-        assert_eq!((&told[1]["content"], &told[3]["content"]), (&json!(NO_RESULT), &json!("of a")));
+        assert_eq!((&told[2]["content"], &told[4]["content"]), (&json!(NO_RESULT), &json!("of a")));
+    }
+
+    #[test]
+    fn nobody_speaks_twice_in_a_row_or_says_nothing_and_a_user_begins() {
+        let image = ContentPart::Image { data: "AA==".into(), media_type: "image/png".into() };
+        let messages = [
+            Message::assistant("from before"),
+            Message::user("a"),
+            Message::user(" "),
+            Message::user("b"),
+            Message { role: MessageRole::User, content: MessageContent::MultiPart(vec![image]) },
+            Message::assistant("c"),
+            Message::assistant("d"),
+        ];
+        let told = sent(&messages);
+        assert_eq!(told[0], json!({"role": "user", "content": EARLIER}));
+        assert_eq!(told[2]["content"][0], json!({"type": "text", "text": "a\n\nb"}));
+        assert_eq!(told[2]["content"][1]["type"], "image_url");
+        assert_eq!(told[3..], [json!({"role": "assistant", "content": "c\n\nd"})]);
+    }
+
+    #[test]
+    fn what_was_kept_goes_back_with_its_call_and_its_message() {
+        let object = |value: Value| value.as_object().cloned().unwrap_or_default();
+        let kept = |id: &str| {
+            let mut kept = Kept { call: object(json!({"extra_content": id, "id": "mine"})), ..Kept::default() };
+            kept.function = object(json!({"thought_signature": "t"}));
+            kept.message = object(json!({"reasoning_content": "hm", "role": "system"}));
+            (id == "a").then_some(kept)
+        };
+        let told = Told { name: &mut str::to_owned, kept: &kept, strict_ids: false };
+        let sent = for_server("", &[Message::user("u"), calls(&["a", "b"])], told);
+        assert_eq!((&sent[1]["reasoning_content"], &sent[1]["role"]), (&json!("hm"), &json!("assistant")));
+        let first = &sent[1]["tool_calls"][0];
+        assert_eq!((&first["extra_content"], &first["id"]), (&json!("a"), &json!("a")));
+        assert_eq!(first["function"]["thought_signature"], "t");
+        assert!(sent[1]["tool_calls"][1].get("extra_content").is_none());
     }
 
     #[test]
     fn all_instructions_are_the_first_message() {
         let messages = [Message::user("u"), Message::system("more")];
-        let told = for_server("first", &messages, &mut str::to_owned);
+        let told = Told { name: &mut str::to_owned, kept: &|_| None, strict_ids: false };
+        let told = for_server("first", &messages, told);
         let expected = json!([{"role": "system", "content": "first\n\nmore"}, {"role": "user", "content": "u"}]);
         assert_eq!(Value::Array(told), expected);
     }

@@ -36,7 +36,7 @@ fn told(name: &str) -> String {
 }
 
 /// FNV-1a, folded: the same everywhere and forever, as the names in a conversation are.
-fn hash(name: &str) -> u64 {
+pub(crate) fn hash(name: &str) -> u64 {
     let hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));

@@ -7,7 +7,11 @@ use astrid_sdk::prelude::*;
 use astrid_sdk::types::StreamEvent;
 use serde_json::json;
 
+use crate::finish::Finish;
+
 const TOPIC: &str = "llm.v1.stream.openai-compat";
+/// Tells of an answer that was cut off, before its `Done`: the events of a stream have no word for it.
+const CUT: &str = "llm.v1.finish.openai-compat";
 const WAIT: Duration = Duration::from_millis(100);
 
 pub(crate) struct Events<'a> {
@@ -17,6 +21,16 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
+    /// Tell that the answer was cut off. That nobody hears it is said in the log.
+    pub(crate) fn publish_cut(&self, cut: &Finish) {
+        let finish = json!({
+            "request_id": self.request_id, "finish_reason": cut.reason, "only_reasoning": cut.reasoned && !cut.spoke,
+        });
+        if let Err(error) = ipc::publish_json(CUT, &finish) {
+            log::warn(format!("that the answer was cut off ({}) could not be told: {error}", cut.reason));
+        }
+    }
+
     /// Publish an event. The error is of the last try: a later event must not be published then, or what was said would
     /// have a gap.
     pub(crate) fn publish(&self, event: &StreamEvent) -> Result<(), SysError> {

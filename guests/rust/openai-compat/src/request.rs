@@ -1,15 +1,19 @@
 //! What is asked of the server.
 
-use std::collections::HashSet;
-
-use astrid_sdk::types::{IpcPayload, LlmToolDefinition, Message};
+use astrid_sdk::prelude::log;
+use astrid_sdk::types::{LlmToolDefinition, Message};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::kept::Kept;
+use crate::messages::Told;
 use crate::names::Names;
 use crate::settings::Settings;
 use crate::{messages, tools};
 
-/// A request of the agent's.
+/// A request of the agent's. A message or a tool that cannot be read is left out: it was kept by somebody, perhaps long
+/// ago, and the rest of the conversation is there.
 pub(crate) struct Request {
     model: String,
     messages: Vec<Message>,
@@ -17,29 +21,45 @@ pub(crate) struct Request {
     system: String,
 }
 
+#[derive(Deserialize)]
+#[serde(tag = "type", rename = "llm_request")]
+struct Given {
+    #[serde(default)]
+    model: Option<String>,
+    messages: Vec<Value>,
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
+    #[serde(default)]
+    system: Option<String>,
+}
+
 impl Request {
     /// Read an `llm_request`; says in words why it is none.
     pub(crate) fn read(payload: Value) -> Result<Self, String> {
-        match serde_json::from_value(payload) {
-            Ok(IpcPayload::LlmRequest { model, messages, tools, system, .. }) => {
-                Ok(Self { model, messages, tools, system })
-            }
-            Ok(_) => Err("What was asked is no request to a model.".into()),
-            Err(error) => Err(format!("The request to the model cannot be read: {error}")),
-        }
+        let given: Given = serde_json::from_value(payload)
+            .map_err(|error| format!("The request to the model cannot be read: {error}"))?;
+        Ok(Self {
+            model: given.model.unwrap_or_default(),
+            messages: readable("message", given.messages),
+            tools: readable("tool", given.tools.unwrap_or_default()),
+            system: given.system.unwrap_or_default(),
+        })
     }
 
-    /// The body for the server, and the names that it knows the tools by. None: there is no model to ask.
-    pub(crate) fn body(&self, settings: &Settings) -> Option<(Value, Names)> {
+    /// The model to ask, by the server's name. None: the request names none, and none is configured.
+    pub(crate) fn model<'a>(&'a self, settings: &'a Settings) -> Option<&'a str> {
+        settings.model_for(&self.model)
+    }
+
+    /// The body for the server, and the names that it knows the tools by. `kept` gives what goes back with a call.
+    pub(crate) fn body(&self, settings: &Settings, model: &str, kept: &dyn Fn(&str) -> Option<Kept>) -> (Value, Names) {
         let mut names = Names::default();
-        let model = settings.model_for(&self.model)?;
-        let messages = messages::for_server(&self.system, &self.messages, &mut |name| names.told(name));
+        let strict_ids = settings.has_strict_ids();
+        let told = Told { name: &mut |name| names.told(name), kept, strict_ids };
+        let messages = messages::for_server(&self.system, &self.messages, told);
         let mut body = json!({"model": model, "messages": messages, "stream": true});
-        if settings.include_usage {
+        if settings.include_usage && !settings.tells_usage_unasked() {
             body["stream_options"] = json!({"include_usage": true});
-        }
-        if settings.max_output_tokens > 0 {
-            body[settings.max_tokens_field()] = settings.max_output_tokens.into();
         }
         if let Some(temperature) = settings.temperature {
             body["temperature"] = temperature.into();
@@ -47,13 +67,17 @@ impl Request {
         if !self.tools.is_empty() {
             body["tools"] = self.tools.iter().map(|tool| tools::for_server(tool, &names.told(&tool.name))).collect();
         }
-        Some((body, names))
+        (body, names)
     }
+}
 
-    /// The ids of tool calls that the conversation has already.
-    pub(crate) fn call_ids(&self) -> HashSet<String> {
-        messages::call_ids(&self.messages)
-    }
+fn readable<T: DeserializeOwned>(what: &str, values: Vec<Value>) -> Vec<T> {
+    let read = |(at, value)| {
+        serde_json::from_value(value)
+            .inspect_err(|error| log::warn(format!("{what} {at} of a request cannot be read and is left out: {error}")))
+            .ok()
+    };
+    values.into_iter().enumerate().filter_map(read).collect()
 }
 
 #[cfg(test)]
@@ -75,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_request_is_asked_of_the_model_that_it_names() {
-        let (body, names) = request("openai-compat:m:1").body(&settings("other")).unwrap();
+        let (request, settings) = (request("openai-compat:m:1"), settings("other"));
+        let (body, names) = request.body(&settings, request.model(&settings).unwrap(), &|_| None);
         assert_eq!((&body["model"], &body["stream"]), (&json!("m:1"), &json!(true)));
         assert_eq!(body["messages"].as_array().unwrap().len(), 2);
         assert_eq!(names.meant(body["tools"][0]["function"]["name"].as_str().unwrap()), "a:b");
@@ -83,8 +108,8 @@ mod tests {
 
     #[test]
     fn without_a_model_there_is_nothing_to_ask() {
-        assert!(request("").body(&settings("")).is_none());
-        assert_eq!(request("").body(&settings("m")).unwrap().0["model"], "m");
+        assert_eq!(request("").model(&settings("")), None);
+        assert_eq!(request("").model(&settings("m")), Some("m"));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// The provider's name in ids of models (`openai-compat:gpt-5`) and in topics.
 pub(crate) const PROVIDER: &str = "openai-compat";
 
+/// Of a model that nobody says anything of.
+pub(crate) const CONTEXT_WINDOW: u64 = 128_000;
+
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Empty: none is sent.
@@ -13,7 +16,8 @@ pub(crate) struct Settings {
     pub(crate) base_url: String,
     /// Of requests that name none; empty: there is none.
     pub(crate) model: String,
-    pub(crate) context_window: u64,
+    /// None: what the server's list says, else `CONTEXT_WINDOW`.
+    pub(crate) context_window: Option<u64>,
     /// 0: the server decides.
     pub(crate) max_output_tokens: u64,
     pub(crate) temperature: Option<f64>,
@@ -44,8 +48,8 @@ impl Settings {
             api_key: value("api_key").trim().to_owned(),
             base_url: if base_url.is_empty() { "https://api.openai.com".into() } else { base_url },
             model: own(value("model").trim()).to_owned(),
-            context_window: number("context_window", 128_000),
-            max_output_tokens: number("max_output_tokens", 8_192),
+            context_window: Some(number("context_window", 0)).filter(|tokens| *tokens > 0),
+            max_output_tokens: number("max_output_tokens", 0),
             temperature: parsed("temperature", &value("temperature"), &complain),
             include_usage: parsed("include_usage", &value("include_usage"), &complain).unwrap_or(true),
             silence: seconds("silence_timeout_secs", 100),
@@ -59,12 +63,46 @@ impl Settings {
         }
     }
 
-    /// The URL of an endpoint. The base may end with `/v1`, with slashes, or with the endpoint of completions.
+    /// The URL of an endpoint. The base may have a path, which stays as it is, also with the endpoint of completions at
+    /// its end, and a query, which goes with every request. A host alone has the version that OpenAI has.
     pub(crate) fn url(&self, endpoint: &str) -> String {
-        let base = self.base_url.trim_end_matches('/');
-        let base = base.strip_suffix("/chat/completions").unwrap_or(base).trim_end_matches('/');
-        let version = if base.ends_with("/v1") { "" } else { "/v1" };
-        format!("{base}{version}/{endpoint}")
+        let base = self.base_url.split('#').next().unwrap_or_default();
+        let (base, query) = base.split_once('?').unwrap_or((base, ""));
+        let base = base.trim_end_matches('/');
+        let whole = base.strip_suffix("/chat/completions").map(|base| base.trim_end_matches('/'));
+        let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
+        let version = if whole.is_none() && !authority.contains('/') { "/v1" } else { "" };
+        let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        format!("{}{version}/{endpoint}{query}", whole.unwrap_or(base))
+    }
+
+    /// Which model at which server it is: what one of them sends is given back to no other.
+    pub(crate) fn origin(&self, model: &str) -> String {
+        format!("{model} at {}", self.shown_base().trim_end_matches('/').trim_end_matches("/chat/completions"))
+    }
+
+    /// Whether the server takes no other ids of tool calls than those of its own kind.
+    pub(crate) fn has_strict_ids(&self) -> bool {
+        self.host().ends_with("mistral.ai")
+    }
+
+    /// Whether the server tells how many tokens were used by itself, and refuses the question.
+    pub(crate) fn tells_usage_unasked(&self) -> bool {
+        self.has_strict_ids()
+    }
+
+    /// Whether the server wants its key in a header of its own.
+    pub(crate) fn is_azure(&self) -> bool {
+        [".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"]
+            .iter()
+            .any(|domain| self.host().ends_with(domain))
+    }
+
+    /// The host of the base URL, in lower case and without a port.
+    fn host(&self) -> String {
+        let base = self.shown_base().to_ascii_lowercase();
+        let rest = base.split_once("://").map_or(base.as_str(), |(_, rest)| rest);
+        rest.split(['/', ':']).next().unwrap_or_default().to_owned()
     }
 
     /// The base URL without what nobody should see.
@@ -115,6 +153,11 @@ impl Settings {
         if self.is_openai() { "max_completion_tokens" } else { "max_tokens" }
     }
 
+    /// Whether a server's list has nothing to add.
+    pub(crate) fn is_all_set(&self) -> bool {
+        self.context_window.is_some() && self.max_output_tokens > 0
+    }
+
     fn is_openai(&self) -> bool {
         self.base_url.split_once("://").is_some_and(|(_, host)| host.starts_with("api.openai.com"))
     }
@@ -149,15 +192,35 @@ mod tests {
     }
 
     #[test]
-    fn the_base_url_may_or_may_not_have_the_version() {
-        for base in ["http://a:1", "http://a:1/", "http://a:1/v1", "http://a:1/v1//", "http://a:1/v1/chat/completions"]
-        {
-            assert_eq!(settings(&[("base_url", base)]).url("chat/completions"), "http://a:1/v1/chat/completions");
-            assert_eq!(settings(&[("base_url", base)]).url("models"), "http://a:1/v1/models");
+    fn only_a_bare_host_gets_a_version_and_whatever_was_given_stays() {
+        for (base, expected) in [
+            ("http://a:1", "http://a:1/v1/*"),
+            ("http://a:1//", "http://a:1/v1/*"),
+            ("http://a:1/v1", "http://a:1/v1/*"),
+            ("http://a:1/v1//", "http://a:1/v1/*"),
+            ("http://a:1/v1/chat/completions", "http://a:1/v1/*"),
+            ("http://a:1/chat/completions/", "http://a:1/*"),
+            ("http://a:1?k=1", "http://a:1/v1/*?k=1"),
+            ("http://a:1/?k=1#x", "http://a:1/v1/*?k=1"),
+            ("https://g/v1beta/openai/", "https://g/v1beta/openai/*"),
+            ("https://z/api/paas/v4", "https://z/api/paas/v4/*"),
+            ("https://v/api/v3", "https://v/api/v3/*"),
+            ("https://az/openai/deployments/d?api-version=2024", "https://az/openai/deployments/d/*?api-version=2024"),
+            ("https://az/openai/chat/completions?api-version=2024", "https://az/openai/*?api-version=2024"),
+            ("", "https://api.openai.com/v1/*"),
+        ] {
+            let settings = settings(&[("base_url", base)]);
+            for endpoint in ["chat/completions", "models"] {
+                assert_eq!(settings.url(endpoint), expected.replace('*', endpoint), "{base}");
+            }
         }
-        let nested = settings(&[("base_url", "https://api.groq.com/openai")]);
-        assert_eq!(nested.url("models"), "https://api.groq.com/openai/v1/models");
-        assert_eq!(settings(&[]).url("models"), "https://api.openai.com/v1/models");
+    }
+
+    #[test]
+    fn a_few_servers_are_known_by_their_host() {
+        let of = |base| settings(&[("base_url", base)]);
+        assert!(of("https://api.mistral.ai/v1").has_strict_ids() && !of("https://x/mistral.ai").has_strict_ids());
+        assert!(of("https://me.openai.azure.com:443/openai/v1").is_azure() && !of("http://localhost:1/v1").is_azure());
     }
 
     #[test]
@@ -181,7 +244,7 @@ mod tests {
     #[test]
     fn numbers_may_be_quoted() {
         let settings = settings(&[("context_window", "\"4096\""), ("temperature", "0.5"), ("include_usage", "false")]);
-        assert_eq!((settings.context_window, settings.temperature), (4096, Some(0.5)));
+        assert_eq!((settings.context_window, settings.temperature), (Some(4096), Some(0.5)));
         assert!(!settings.include_usage);
     }
 

@@ -9,6 +9,8 @@ pub(crate) struct Lines {
     rest: Vec<u8>,
     searched: usize,
     begun: bool,
+    /// Whether the last line ended with a carriage return: a line feed may follow.
+    returned: bool,
 }
 
 /// A line or an event is longer than `LINE_BYTES`.
@@ -24,9 +26,14 @@ impl Lines {
     ) -> Result<(), E> {
         self.rest.extend_from_slice(bytes);
         let mut start = 0;
-        while let Some(found) = self.rest[self.searched..].iter().position(|&byte| byte == b'\n') {
+        while let Some(found) = self.rest[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let end = self.searched + found;
             self.searched = end + 1;
+            let half = std::mem::replace(&mut self.returned, self.rest[end] == b'\r');
+            if half && end == start && self.rest[end] == b'\n' {
+                start = end + 1; // the second half of a line's end
+                continue;
+            }
             let whole = start..end;
             start = end + 1;
             if whole.len() > LINE_BYTES {
@@ -34,6 +41,9 @@ impl Lines {
             }
             line(self.text(&self.rest[whole]).as_ref())?;
             self.begun = true;
+        }
+        if start < self.rest.len() {
+            self.returned = false;
         }
         self.rest.drain(..start);
         self.searched = self.rest.len();
@@ -49,7 +59,6 @@ impl Lines {
     }
 
     fn text<'a>(&self, line: &'a [u8]) -> std::borrow::Cow<'a, str> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = if self.begun { line } else { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) };
         String::from_utf8_lossy(line)
     }
@@ -87,8 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_with_either_kind_of_line_end() {
-        assert_eq!(lines_of(&[b"a\r\n\r\nb\nc"]), ["a", "", "b", "c"]);
+    fn lines_end_with_any_kind_of_line_end() {
+        for text in ["a\r\n\r\nb\nc", "a\n\nb\nc", "a\r\rb\rc"] {
+            assert_eq!(lines_of(&[text.as_bytes()]), ["a", "", "b", "c"]);
+            let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+            assert_eq!(lines_of(&bytes), ["a", "", "b", "c"]);
+        }
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use astrid_sdk::types::LlmToolDefinition;
 use serde_json::{Map, Value, json};
 
-/// Keys of a schema that are said to others than the model.
-const NOT_FOR_MODELS: [&str; 3] = ["$schema", "mutable", "asks_approval"];
+use crate::schema::parameters;
 
 /// A tool for a server. `name`: by which the server knows it.
 pub(crate) fn for_server(tool: &LlmToolDefinition, name: &str) -> Value {
@@ -15,17 +14,6 @@ pub(crate) fn for_server(tool: &LlmToolDefinition, name: &str) -> Value {
     }
     function.insert("parameters".into(), parameters(&tool.input_schema));
     json!({"type": "function", "function": function})
-}
-
-/// Servers take only a schema of an object that names its properties.
-fn parameters(schema: &Value) -> Value {
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
-    for key in NOT_FOR_MODELS {
-        schema.remove(key);
-    }
-    schema.entry("type").or_insert_with(|| "object".into());
-    schema.entry("properties").or_insert_with(|| json!({}));
-    Value::Object(schema)
 }
 
 #[cfg(test)]

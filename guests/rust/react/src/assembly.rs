@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::ids::now_ms;
 use crate::prompt::default_session;
+use crate::session::History;
 use crate::store::{self, Context};
 use crate::turn::{Phase, Stop, Turn};
 use crate::{ending, generation, history, model, session};
@@ -62,16 +63,17 @@ pub(crate) fn identity_is_there(identity: Identity) {
 fn assemble(turn: &mut Turn, system: String) -> Result<(), Stop> {
     let choice = model::choose(turn.wanted_model.as_deref())?;
     (turn.topic, turn.model) = (choice.topic, choice.model);
-    let messages = session::messages(&turn.session_id, &[])?;
+    let said = session::history(&turn.session_id, &[])?;
     let request = json!({
-        "messages": messages,
+        "messages": said.messages,
         "system_prompt": system,
         "request_id": turn.request_id,
         "session_id": turn.session_id,
         "model": turn.model,
         "provider": turn.provider(),
     });
-    let nothing = Context { system, tools: RawValue::NULL.to_owned(), prefix: String::new() };
+    let (messages, total) = (said.messages.len(), said.total);
+    let nothing = Context { system, tools: RawValue::NULL.to_owned(), prefix: String::new(), messages, total };
     store::save_context(&turn.session_id, &nothing)?;
     turn.enter(Phase::PromptBuild, now_ms());
     store::save(turn)?;
@@ -108,14 +110,17 @@ fn send(turn: &mut Turn, assembled: Assembled) -> Result<(), Stop> {
     }
     context.prefix = assembled.user_context_prefix.unwrap_or_default();
     store::save_context(&turn.session_id, &context)?;
-    let messages = match assembled.messages {
-        Some(messages) if !messages.is_empty() => messages,
-        _ => session::messages(&turn.session_id, &[])?,
+    let said = match assembled.messages {
+        Some(messages) if !messages.is_empty() => {
+            let total = context.total.filter(|_| messages.len() == context.messages);
+            History { messages, total }
+        }
+        _ => session::history(&turn.session_id, &[])?,
     };
-    generation::request(turn, &context, messages)
+    generation::request(turn, &context, said)
 }
 
-fn empty_list() -> Box<RawValue> {
+pub(crate) fn empty_list() -> Box<RawValue> {
     serde_json::value::to_raw_value::<[(); 0]>(&[]).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 

@@ -1,11 +1,12 @@
-//! The tool calls of a model, made ready: each with an id of its own, and with arguments that are an object. What a
-//! model got wrong is not run; it gets told so as the result of the call.
+//! The tool calls of a model, made ready: each with an id of its own towards the bus, which nobody can guess, and with
+//! arguments that are an object. What a model got wrong is not run; it gets told so as the result of the call.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
-use crate::stream::Spoken;
+use crate::arguments::{read, unreadable};
+use crate::context::message::{ASK_FOR_A_PART, middle_left_out};
+use crate::stream::{Cut, Spoken};
 
 /// So much of unreadable arguments is told.
 const QUOTED_CHARACTERS: usize = 500;
@@ -15,9 +16,12 @@ const QUOTED_CHARACTERS: usize = 500;
 pub(crate) struct Batch {
     pub(crate) text: String,
     pub(crate) calls: Vec<ToolCall>,
+    /// How the answer was cut off, if it was.
+    #[serde(default)]
+    pub(crate) cut: Option<String>,
 }
 
-/// A call as it stands in the history: `ToolCall` of the messages.
+/// A call as it stands in the history: `ToolCall` of the messages, with the id by which the model's provider knows it.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct ToolCall {
     pub(crate) id: String,
@@ -39,45 +43,54 @@ impl ToolResult {
         Self { call_id: call_id.into(), content: content.into(), is_error: true }
     }
 
-    /// The result with at most so many bytes, and a note when it had more.
+    /// The result with about so many bytes at most: its beginning and its end, and how much is left out between them.
     pub(crate) fn cut(mut self, bytes: usize) -> Self {
-        let whole = self.content.len();
-        if whole > bytes {
-            self.content.truncate(self.content.floor_char_boundary(bytes));
-            self.content.push_str(&format!("\n[The first {bytes} of {whole} bytes.]"));
+        if self.content.len() > bytes {
+            self.content = middle_left_out(&self.content, bytes, ASK_FOR_A_PART);
         }
         self
     }
 }
 
-/// Make the calls ready. `taken` knows the ids that belong to other calls; `new_id` makes ids. With each call comes the
-/// result of one that is not to be run.
+/// Make the calls ready. `new_id` makes ids for those that have none, or that of another one of this answer. With each
+/// call comes the result of one that is not to be run.
 pub(crate) fn prepare(
     spoken: Vec<Spoken>,
-    taken: impl Fn(&str) -> bool,
+    cut: Option<&Cut>,
     mut new_id: impl FnMut() -> String,
 ) -> Vec<(ToolCall, Option<ToolResult>)> {
     let mut ready: Vec<(ToolCall, Option<ToolResult>)> = Vec::with_capacity(spoken.len());
     for call in spoken {
-        let again = call.id.is_empty() || ready.iter().any(|(other, _)| other.id == call.id) || taken(&call.id);
+        let again = call.id.is_empty() || ready.iter().any(|(other, _)| other.id == call.id);
         let id = if again { new_id() } else { call.id.clone() };
         let (arguments, wrong) = read_arguments(&call);
-        let wrong = if call.name.trim().is_empty() { Some("The call names no tool.".into()) } else { wrong };
+        let wrong = match cut {
+            _ if call.name.trim().is_empty() => Some("The call names no tool.".into()),
+            Some(cut) if wrong.is_some() || !call.ended || cut.spoils_all() => Some(cut_off(&call.name, cut)),
+            _ => wrong,
+        };
         let result = wrong.map(|why| ToolResult::error(&id, why));
         ready.push((ToolCall { id, name: call.name, arguments }, result));
     }
     ready
 }
 
+fn cut_off(name: &str, cut: &Cut) -> String {
+    format!(
+        "The answer was cut off ({}) before this call of {name} was whole, so it was not run. Call it again, with shorter \
+         arguments if they are long.",
+        cut.reason
+    )
+}
+
 /// The arguments, and what is wrong with them. Some models write nothing, or `null`, for a tool that takes none.
 fn read_arguments(call: &Spoken) -> (Box<RawValue>, Option<String>) {
     let text = call.arguments.trim();
     let nothing = text == "null" || (text.is_empty() && call.ended);
-    let fault = match serde_json::from_str::<&RawValue>(if nothing { "{}" } else { text }) {
-        Ok(value) if value.get().starts_with('{') => return (value.to_owned(), None),
-        Ok(_) => "they are not an object".to_owned(),
+    let fault = match read(if nothing { "{}" } else { text }) {
+        Ok(value) => return (value, None),
         Err(_) if text.is_empty() => "they are missing".to_owned(),
-        Err(error) => error.to_string(),
+        Err(fault) => fault,
     };
     let quoted: String = text.chars().take(QUOTED_CHARACTERS).collect();
     let more = if text.chars().nth(QUOTED_CHARACTERS).is_some() { "…" } else { "" };
@@ -85,24 +98,20 @@ fn read_arguments(call: &Spoken) -> (Box<RawValue>, Option<String>) {
         "The arguments of {} cannot be read, so it was not run: {fault}. Call it again with one JSON object. They were: {quoted}{more}",
         call.name,
     );
-    (kept(&quoted), Some(why))
-}
-
-/// What stands in the history instead of arguments that are no object: some servers refuse a history with such.
-fn kept(quoted: &str) -> Box<RawValue> {
-    to_raw_value(&json!({ "unreadable": quoted })).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    (unreadable(&quoted), Some(why))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn call(id: &str, name: &str, arguments: &str, ended: bool) -> Spoken {
         Spoken { id: id.into(), name: name.into(), arguments: arguments.into(), ended }
     }
 
     fn one(arguments: &str, ended: bool) -> (String, Option<ToolResult>) {
-        let mut ready = prepare(vec![call("c", "x", arguments, ended)], |_| false, String::new);
+        let mut ready = prepare(vec![call("c", "x", arguments, ended)], None, String::new);
         let (call, result) = ready.remove(0);
         (call.arguments.get().to_owned(), result)
     }
@@ -147,25 +156,42 @@ mod tests {
     #[test]
     fn each_call_has_an_id_of_its_own() {
         let mut made = 0;
-        let calls = vec![
-            call("", "x", "{}", true),
-            call("a", "x", "{}", true),
-            call("a", "y", "{}", true),
-            call("b", "z", "{}", true),
-        ];
+        let calls = vec![call("", "x", "{}", true), call("a", "x", "{}", true), call("a", "y", "{}", true)];
         let new_id = || {
             made += 1;
             format!("new {made}")
         };
-        let ready = prepare(calls, |id| id == "b", new_id);
+        let ready = prepare(calls, None, new_id);
         let ids: Vec<_> = ready.iter().map(|(call, _)| call.id.as_str()).collect();
-        assert_eq!(ids, ["new 1", "a", "new 2", "new 3"]);
+        assert_eq!(ids, ["new 1", "a", "new 2"]);
     }
 
     #[test]
     fn a_call_without_a_name_is_not_run() {
-        let ready = prepare(vec![call("c", " ", "{}", true)], |_| false, String::new);
+        let ready = prepare(vec![call("c", " ", "{}", true)], None, String::new);
         assert_eq!(ready[0].1, Some(ToolResult::error("c", "The call names no tool.")));
+    }
+
+    #[test]
+    fn a_call_that_was_cut_is_not_run_and_one_that_is_whole_is() {
+        let cut = |reason: &str| Cut { reason: reason.into(), only_reasoning: false };
+        let runs = |reason: &str, arguments: &str, ended: bool| {
+            let ready = prepare(vec![call("c", "x", arguments, ended)], Some(&cut(reason)), String::new);
+            match &ready[0].1 {
+                None => true,
+                Some(result) => {
+                    assert!(
+                        result.content.contains(reason) && result.content.contains("not run"),
+                        "{}",
+                        result.content
+                    );
+                    false
+                }
+            }
+        };
+        assert!(runs("length", "{}", true) && runs("weird", "{\"a\":1}", true));
+        assert!(!runs("length", "", false) && !runs("length", "{\"a\":", false) && !runs("length", "null", false));
+        assert!(!runs("content_filter", "{}", true) && !runs("error", "{}", true));
     }
 
     #[test]
@@ -173,5 +199,8 @@ mod tests {
         let result = ToolResult { call_id: "c".into(), content: "é".repeat(10), is_error: false };
         assert_eq!(result.clone().cut(20), result);
         assert_eq!(result.cut(5).content, "éé\n[The first 5 of 20 bytes.]");
+        let long = ToolResult { call_id: "c".into(), content: "é".repeat(500), is_error: false };
+        let cut = long.cut(200).content;
+        assert!(cut.contains("é\n[800 of 1000 bytes are left out here. To see more") && cut.ends_with("é"), "{cut}");
     }
 }

@@ -9,26 +9,17 @@ use crate::ask::{Unanswered, answer};
 use crate::config::COMPACT_TIMEOUT_MS;
 use crate::model;
 
-/// No text has more tokens than one for each of so many bytes, or nearly none.
-const BYTES_PER_TOKEN: u64 = 2;
-
 #[derive(Deserialize)]
 struct Compacted {
     messages: Vec<Box<RawValue>>,
 }
 
-/// The messages, shortened if they may not fit. Without a context engine, or when it does not answer, they stay as they
-/// are.
-pub(crate) fn fit(session_id: &str, messages: Vec<Box<RawValue>>) -> Vec<Box<RawValue>> {
-    let Some(max_tokens) = model::room_for_input() else {
-        return messages;
-    };
+/// The messages as a context engine shortens them. None without one, or when it does not answer.
+pub(crate) fn by_engine(session_id: &str, messages: Vec<Box<RawValue>>) -> Option<Vec<Box<RawValue>>> {
+    let limits = model::limits();
+    let max_tokens = limits.window?.saturating_sub(limits.output.unwrap_or(0));
     // The rest is left to the system prompt and the tools.
     let target_tokens = max_tokens / 10 * 9;
-    let bytes: u64 = messages.iter().map(|message| message.get().len() as u64).sum();
-    if bytes / BYTES_PER_TOKEN <= target_tokens {
-        return messages;
-    }
     let question = json!({
         "session_id": session_id,
         "messages": messages,
@@ -40,11 +31,11 @@ pub(crate) fn fit(session_id: &str, messages: Vec<Box<RawValue>>) -> Vec<Box<Raw
     let is_ours = |payload: &str| parse(payload).is_some_and(|it| it.messages.last().map(|m| canonical(m)) == last);
     let (topic, reply) = ("context_engine.v1.compact", "context_engine.v1.response.compact");
     match answer(topic, reply, &question, COMPACT_TIMEOUT_MS.get(), is_ours) {
-        Ok(payload) => parse(&payload).map_or(messages, |compacted| compacted.messages),
-        Err(Unanswered::Nobody) => messages,
+        Ok(payload) => parse(&payload).map(|compacted| compacted.messages),
+        Err(Unanswered::Nobody) => None,
         Err(why) => {
             log::warn(format!("session {session_id:?} is not shortened: {}", why.told("context engine")));
-            messages
+            None
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) const COMPACT_TIMEOUT_MS: Setting = Setting { key: "compact_timeout_m
 pub(crate) const MAX_ITERATIONS: Setting = Setting { key: "max_iterations", default: 25 };
 pub(crate) const MAX_RESPONSE_BYTES: Setting = Setting { key: "max_response_bytes", default: 512 * 1024 };
 pub(crate) const MAX_RESULT_BYTES: Setting = Setting { key: "max_result_bytes", default: 256 * 1024 };
+pub(crate) const SUMMARIES: Setting = Setting { key: "summaries", default: 1 };
 pub(crate) const MAX_QUEUED_PROMPTS: Setting = Setting { key: "max_queued_prompts", default: 8 };
 
 /// A number that the operator may set.

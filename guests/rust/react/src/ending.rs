@@ -8,12 +8,15 @@ use crate::config::MAX_RESULT_BYTES;
 use crate::history;
 use crate::ids::{instance, now_ms};
 use crate::turn::{Ending, Limits, Phase, Stop, Turn};
-use crate::{prompt, session, store};
+use crate::{making_room, prompt, session, store};
 
 /// Received by whoever wants to know how a turn ended.
 const FAILED: &str = "agent.v1.event.turn_failed";
+const CUT: &str = "agent.v1.event.turn_cut";
 /// A final answer that cannot be published is tried again with each tick of the watchdog, so often.
 const ATTEMPTS: u32 = 12;
+/// So far ahead of now a turn may have gone on, where clocks differ.
+const CLOCKS_DIFFER_MS: u64 = 1000;
 /// A text of so many bytes fits into an event, however it is escaped.
 const SHORT_BYTES: usize = 160 * 1024;
 
@@ -86,11 +89,11 @@ pub(crate) fn close(mut turn: Turn, ending: impl Into<Ending>) {
 
 /// Publish the final answer of a turn and forget the turn; keep it when that fails.
 fn deliver(mut turn: Turn) {
-    let text = turn.answer.as_deref().unwrap_or_default();
+    let text = turn.answer.as_deref().unwrap_or("The answer to this prompt is lost. Try again.");
     let Err(error) = publish_final(&turn.session_id, text) else {
         return store::forget_turn(&turn.session_id);
     };
-    turn.attempts += 1;
+    turn.attempts = turn.attempts.saturating_add(1);
     let what = format!("the final answer in session {:?} could not be published", turn.session_id);
     if turn.attempts >= ATTEMPTS {
         log::error(format!("{what} in {ATTEMPTS} attempts and is given up, {text:?}: {error}"));
@@ -116,13 +119,24 @@ fn publish_final(session_id: &str, text: &str) -> Result<(), SysError> {
 
 /// Tell the provider that nobody listens any more, and keep what was said so far. An answer that is complete or has
 /// failed is not under way.
-fn stop_provider(turn: &Turn) {
+pub(crate) fn stop_provider(turn: &Turn) {
     let Some(stream) = store::stream(&turn.request_id) else { return };
     let topic = format!("llm.v1.request.cancel.{}", turn.provider());
     if let Err(error) = ipc::publish_json(&topic, &json!({ "request_id": turn.request_id })) {
         log::warn(format!("the provider {} could not be told to stop: {error}", turn.provider()));
     }
-    keep_text(turn, store::take_answer(&turn.request_id, stream).text);
+    let quiet = stream.quiet;
+    let said = store::take_answer(&turn.request_id, stream).text;
+    if !quiet {
+        keep_text(turn, said);
+    }
+}
+
+/// Tell that the final answer that comes next was cut off, for programs and for who shows it to a person.
+pub(crate) fn tell_cut(session_id: &str, cut: &str) {
+    if let Err(error) = ipc::publish_json(CUT, &json!({"session_id": session_id, "cut": cut})) {
+        log::warn(format!("that the answer in session {session_id:?} was cut off could not be told: {error}"));
+    }
 }
 
 /// Keep what was said of an answer that will not be complete.
@@ -140,7 +154,6 @@ fn stop_tools(turn: &Turn) {
         if let Err(error) = ipc::publish_json("tool.v1.request.cancel", &cancel) {
             log::warn(format!("{} tools could not be told to stop: {error}", outstanding.len()));
         }
-        store::add_stale_calls(outstanding);
     }
     if let Some(batch) = store::batch(&turn.request_id) {
         session::append(&turn.session_id, history::batch(&batch, &results(turn)));
@@ -150,7 +163,7 @@ fn stop_tools(turn: &Turn) {
 /// The results of a turn's calls, in their order. A call that has none was given up.
 pub(crate) fn results(turn: &Turn) -> Vec<ToolResult> {
     let room = history::room(turn.calls.len(), MAX_RESULT_BYTES.get());
-    let given_up = |id: &str| ToolResult::error(id, "The call was given up before it had a result.");
+    let given_up = |id: &str| ToolResult::error(id, history::GIVEN_UP);
     let result = |(n, id): (usize, &str)| store::result(&turn.request_id, n).unwrap_or_else(|| given_up(id)).cut(room);
     turn.calls.iter().map(|call| call.id.as_str()).enumerate().map(result).collect()
 }
@@ -168,15 +181,30 @@ pub(crate) fn cancel(session_id: &str) {
 
 /// End the turn of a session if it has waited too long, its final answer is still due, or it cannot be read.
 pub(crate) fn check(session_id: &str) {
-    let Some(turn) = store::turn(session_id) else { return give_up_unreadable(session_id) };
+    if store::drop_unreadable_queue(session_id) {
+        refuse(session_id, "What waited here for the turn before it cannot be read any more. Say it again.");
+    }
+    let Some(mut turn) = store::turn(session_id) else { return give_up_unreadable(session_id) };
     if turn.phase == Phase::Answering {
         return retry(turn);
     }
+    let now = now_ms();
+    if turn.entered_ms > now.saturating_add(CLOCKS_DIFFER_MS) {
+        turn.entered_ms = now; // its time would never be over: the clock was wrong then
+        if let Err(Stop(why)) = store::save(&turn) {
+            log::warn(why);
+        }
+    }
     let stream = match turn.phase {
-        Phase::Streaming => store::stream(&turn.request_id).map(|stream| (stream.last_ms, stream.until_ms)),
+        Phase::Streaming => store::stream(&turn.request_id)
+            .filter(|stream| stream.last_ms <= now.saturating_add(CLOCKS_DIFFER_MS))
+            .map(|stream| (stream.last_ms, stream.until_ms)),
         _ => None,
     };
-    if let Some(stop) = turn.overdue(now_ms(), &Limits::configured(), stream) {
+    if let Some(stop) = turn.overdue(now, &Limits::configured(), stream) {
+        if turn.fitting.pending.is_some() {
+            return making_room::without_summary(turn, &stop.0);
+        }
         log::warn(format!("the turn in session {session_id:?} ends: {}", stop.0));
         end(turn, stop);
     }
@@ -210,7 +238,12 @@ pub(crate) fn end_all_that_receive() {
         if let Some(turn) =
             store::turn(&session_id).filter(|turn| matches!(turn.phase, Phase::Streaming | Phase::Tools))
         {
-            end(turn, Stop::new("Response interrupted: the event bus was too full and lost a part of it. Try again."));
+            let why = "Response interrupted: the event bus was too full and lost a part of it. Try again.";
+            if turn.fitting.pending.is_some() {
+                making_room::without_summary(turn, why);
+                continue;
+            }
+            end(turn, Stop::new(why));
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::prompt::{self, Prompt};
 use crate::turn::{Phase, Stop};
-use crate::{ending, generation, model, store, tools};
+use crate::{ending, generation, making_room, model, store, tools};
 
 const OWN_NAME: &str = env!("CARGO_PKG_NAME");
 
@@ -121,6 +121,9 @@ fn model_failed(report: &Report) {
         else {
             return;
         };
+        if turn.fitting.pending.is_some() {
+            return making_room::without_summary(turn, &why);
+        }
         return ending::end(turn, Stop(format!("Response interrupted: a part of it was lost, {why}. Try again.")));
     }
     generation::failed(request_id, stream, &format!("LLM error: {why}"));

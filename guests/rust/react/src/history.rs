@@ -5,10 +5,14 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use crate::calls::{Batch, ToolResult};
+use crate::arguments::readable;
+use crate::calls::{Batch, ToolCall, ToolResult};
 
 /// Results of one batch have so many bytes in all: an event holds one MiB.
 const RESULTS_BYTES: usize = 640 * 1024;
+
+/// The result of a call that has none.
+pub(crate) const GIVEN_UP: &str = "The call was given up before it had a result.";
 
 pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
@@ -18,15 +22,43 @@ pub(crate) fn assistant(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
 }
 
-/// A batch and its results. A message has either text or calls, so the text comes first, as a message of its own.
+/// What was said until it was cut off: `cut` is for whoever reads the history, and no part of the conversation.
+pub(crate) fn cut(text: &str, cut: Option<&str>) -> Value {
+    let mut message = assistant(text);
+    if let Some(cut) = cut {
+        message["cut"] = cut.into();
+    }
+    message
+}
+
+/// A batch and its results. A message has either text or calls, so the text comes first, as a message of its own. The
+/// results are in the order of the calls, and have their ids: the bus knows them by others.
 pub(crate) fn batch(batch: &Batch, results: &[ToolResult]) -> Vec<Value> {
     let mut messages = Vec::with_capacity(results.len() + 2);
     if !batch.text.trim().is_empty() {
-        messages.push(assistant(&batch.text));
+        messages.push(cut(&batch.text, batch.cut.as_deref()));
     }
-    messages.push(json!({"role": "assistant", "content": batch.calls}));
-    messages.extend(results.iter().map(|result| json!({"role": "tool", "content": result})));
+    let calls: Vec<Value> = batch.calls.iter().map(call).collect();
+    if calls.is_empty() {
+        return messages;
+    }
+    let mut message = json!({"role": "assistant", "content": calls});
+    if let Some(cut) = &batch.cut {
+        message["cut"] = cut.as_str().into();
+    }
+    messages.push(message);
+    messages.extend(batch.calls.iter().enumerate().map(|(n, call)| {
+        let given_up = || (GIVEN_UP, true);
+        let (content, is_error) = results.get(n).map_or_else(given_up, |result| (&*result.content, result.is_error));
+        json!({"role": "tool", "content": {"call_id": call.id, "content": content, "is_error": is_error}})
+    }));
     messages
+}
+
+/// A call, whose arguments may have been kept by a version that did not look at them.
+fn call(call: &ToolCall) -> Value {
+    let arguments = readable(&call.arguments);
+    json!({"id": call.id, "name": call.name, "arguments": serde_json::from_str::<Value>(arguments.get()).unwrap_or_default()})
 }
 
 /// How long one result of a batch may be.
@@ -73,11 +105,29 @@ mod tests {
     #[test]
     fn text_before_calls_is_a_message_of_its_own() {
         let result = ToolResult { call_id: "c".into(), content: "r".into(), is_error: false };
-        let messages = batch(&Batch { text: "I look.".into(), calls: called() }, std::slice::from_ref(&result));
+        let messages =
+            batch(&Batch { text: "I look.".into(), calls: called(), cut: None }, std::slice::from_ref(&result));
         let calls = json!({"role": "assistant", "content": [{"id": "c", "name": "x", "arguments": {"a": 1}}]});
         let tool = json!({"role": "tool", "content": {"call_id": "c", "content": "r", "is_error": false}});
         assert_eq!(messages, [json!({"role": "assistant", "content": "I look."}), calls.clone(), tool.clone()]);
-        assert_eq!(batch(&Batch { text: "\n".into(), calls: called() }, &[result]), [calls, tool]);
+        assert_eq!(batch(&Batch { text: "\n".into(), calls: called(), cut: None }, &[result]), [calls, tool]);
+    }
+
+    #[test]
+    fn what_was_cut_is_marked_and_each_call_has_a_result() {
+        let messages = batch(&Batch { text: "I".into(), calls: called(), cut: Some("length".into()) }, &[]);
+        assert_eq!((&messages[0]["cut"], &messages[1]["cut"]), (&json!("length"), &json!("length")));
+        assert_eq!(messages[2]["content"], json!({"call_id": "c", "content": GIVEN_UP, "is_error": true}));
+    }
+
+    #[test]
+    fn arguments_that_an_older_version_kept_do_no_harm() {
+        for kept in [r#"{"text":"cut \ud83d"}"#, r#"{"n":1e400}"#, "[1]"] {
+            let arguments = serde_json::from_str(kept).unwrap();
+            let calls = vec![ToolCall { id: "c".into(), name: "x".into(), arguments }];
+            let messages = batch(&Batch { text: String::new(), calls, cut: None }, &[]);
+            assert_eq!(messages[0]["content"][0]["arguments"], json!({ "unreadable": kept }));
+        }
     }
 
     #[test]

@@ -15,6 +15,14 @@ pub(crate) fn new_id() -> String {
     uuid(bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
+/// An id of a tool call, of 128 random bits: whoever could guess it could answer for the tool. None: there are no random
+/// numbers.
+pub(crate) fn new_call_id() -> Option<String> {
+    let bytes =
+        runtime::random_bytes(16).inspect_err(|error| log::error(format!("no random numbers: {error}"))).ok()?;
+    Some(bytes.iter().fold("call_".to_owned(), |id, byte| format!("{id}{byte:02x}")))
+}
+
 /// The id of this instance of the capsule.
 pub(crate) fn instance() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();

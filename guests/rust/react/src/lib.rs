@@ -5,17 +5,20 @@
 //! A turn is a state machine in the key-value store (see `store`), moved by events; memory holds nothing of it between
 //! them. One turn runs in a session at a time; further prompts wait for it.
 
+mod arguments;
 mod ask;
 mod assembly;
 mod calls;
 mod compaction;
 mod config;
+mod context;
 mod ending;
 mod failures;
 mod generation;
 mod history;
 mod host;
 mod ids;
+mod making_room;
 mod model;
 mod prompt;
 mod session;
@@ -61,6 +64,13 @@ impl React {
     #[astrid::interceptor("handle_llm_stream")]
     fn handle_llm_stream(&self, event: generation::Event) -> Result<(), SysError> {
         generation::receive(event);
+        Ok(())
+    }
+
+    /// An answer of a model was cut off.
+    #[astrid::interceptor("handle_llm_finish")]
+    fn handle_llm_finish(&self, finish: generation::Finish) -> Result<(), SysError> {
+        generation::cut(finish);
         Ok(())
     }
 

@@ -171,11 +171,18 @@ pub(crate) fn forget() {
     }
 }
 
-/// How many tokens a conversation may have, when the registry said so.
-pub(crate) fn room_for_input() -> Option<u64> {
-    let window: u64 = remembered(CONTEXT_WINDOW).parse().ok()?;
-    let output = remembered(MAX_OUTPUT_TOKENS).parse().unwrap_or(0);
-    Some(window.saturating_sub(output)).filter(|tokens| *tokens > 0)
+/// What the registry said of the model that is selected.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Limits {
+    /// How many tokens a request and its answer may have.
+    pub(crate) window: Option<u64>,
+    /// How many of them the answer may have.
+    pub(crate) output: Option<u64>,
+}
+
+pub(crate) fn limits() -> Limits {
+    let number = |key| remembered(key).parse().ok().filter(|tokens| *tokens > 0);
+    Limits { window: number(CONTEXT_WINDOW), output: number(MAX_OUTPUT_TOKENS) }
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ fn begin_one_of(session_id: &str, waiting: Vec<Prompt>) {
 
 /// Add the prompt to the history and ask for the system prompt.
 fn begin(turn: &mut Turn, prompt: &Prompt) -> Result<(), Stop> {
-    session::messages(&turn.session_id, &[history::user(&prompt.text)])?;
+    session::add(&turn.session_id, &[history::user(&prompt.text)])?;
     turn.enter(Phase::Identity, now_ms());
     store::save(turn)?;
     let request = json!({

@@ -9,8 +9,9 @@
 //! | `react.work.<request>.text.<n>` | what the model said before |
 //! | `react.work.<request>.calls`, `….result.<n>` | the calls it made, and their results |
 //! | `react.call2sess.<call>` | the session of a call without a result |
+//! | `react.summary.<session>` | what stands for the beginning of a conversation that does not fit |
+//! | `react.windows` | what servers said of the contexts of their models |
 //! | `react.host` | the host that runs, or ran |
-//! | `react.stale_calls` | ids of calls that were given up: a late result of theirs may still come |
 
 use astrid_sdk::prelude::*;
 use serde::de::DeserializeOwned;
@@ -23,8 +24,6 @@ use crate::stream::{Answer, Piece, Stream};
 use crate::turn::{Stop, Turn};
 
 const TURN: &str = "react.turn.";
-const STALE: &str = "react.stale_calls";
-const STALE_CALLS: usize = 64;
 const KEY_BYTES: usize = 256;
 
 /// What is sent with each request of a turn.
@@ -33,6 +32,11 @@ pub(crate) struct Context {
     pub(crate) system: String,
     pub(crate) tools: Box<RawValue>,
     pub(crate) prefix: String,
+    /// How many messages the prompt builder was given, and of how many.
+    #[serde(default)]
+    pub(crate) messages: usize,
+    #[serde(default)]
+    pub(crate) total: Option<u64>,
 }
 
 /// A turn that cannot go on because the store does not serve.
@@ -72,7 +76,7 @@ fn context_key(session_id: &str) -> String {
 /// The turn that runs in a session. One of another version of this capsule is given up.
 pub(crate) fn turn(session_id: &str) -> Option<Turn> {
     let turn = read::<Turn>(&turn_key(session_id))?;
-    if turn.is_known() {
+    if turn.is_known() && turn.session_id == session_id {
         return Some(turn);
     }
     log::warn(format!("the turn of session {session_id:?} is of another version of react"));
@@ -140,6 +144,17 @@ pub(crate) fn queue(session_id: &str) -> Vec<Prompt> {
     read(&queue_key(session_id)).unwrap_or_default()
 }
 
+/// Forget prompts that wait and cannot be read, if there are such; whether there were.
+pub(crate) fn drop_unreadable_queue(session_id: &str) -> bool {
+    let key = queue_key(session_id);
+    let unreadable =
+        kv::get_json_opt::<Vec<Prompt>>(&key).is_err() && kv::get_bytes_opt(&key).is_ok_and(|kept| kept.is_some());
+    if unreadable {
+        remove(&key);
+    }
+    unreadable
+}
+
 pub(crate) fn save_queue(session_id: &str, prompts: &[Prompt]) -> Result<(), Stop> {
     if prompts.is_empty() {
         remove(&queue_key(session_id));
@@ -180,10 +195,9 @@ pub(crate) fn add_to_stream(request_id: &str, stream: &mut Stream, piece: Piece)
 
 /// End an answer, and give all that was said.
 pub(crate) fn take_answer(request_id: &str, stream: Stream) -> Answer {
-    let mut answer = Answer::default();
-    for n in 0..stream.sealed {
-        answer.add(read(&work_key(request_id, &format!("text.{n}"))).unwrap_or_default());
-    }
+    let mut answer = Answer { cut: stream.cut, ..Answer::default() };
+    let pieces = (0..stream.sealed).map_while(|n| read(&work_key(request_id, &format!("text.{n}"))));
+    pieces.for_each(|pieces| answer.add(pieces));
     answer.add(stream.tail);
     forget_request(request_id);
     answer
@@ -203,12 +217,6 @@ fn call_key(call_id: &str) -> String {
     format!("react.call2sess.{call_id}")
 }
 
-/// Whether that id is one of another call, or cannot be one at all.
-pub(crate) fn is_taken(call_id: &str, stale: &[String]) -> bool {
-    let fits = call_id.len() <= KEY_BYTES / 2 && !call_id.contains('\0');
-    !fits || stale.iter().any(|id| id == call_id) || session_of_call(call_id).is_some()
-}
-
 pub(crate) fn session_of_call(call_id: &str) -> Option<String> {
     if call_id.len() > KEY_BYTES / 2 {
         return None;
@@ -222,20 +230,6 @@ pub(crate) fn save_call(call_id: &str, session_id: &str) -> Result<(), Stop> {
 
 pub(crate) fn forget_call(call_id: &str) {
     remove(&call_key(call_id));
-}
-
-pub(crate) fn stale_calls() -> Vec<String> {
-    read(STALE).unwrap_or_default()
-}
-
-/// Remember calls that were given up, so that a late result of theirs is not taken for one of a call to come.
-pub(crate) fn add_stale_calls(ids: Vec<String>) {
-    let mut stale = stale_calls();
-    stale.extend(ids);
-    let more = stale.len().saturating_sub(STALE_CALLS);
-    if let Err(Stop(why)) = write(STALE, &&stale[more..]) {
-        log::warn(why);
-    }
 }
 
 pub(crate) fn save_batch(request_id: &str, batch: &Batch) -> Result<(), Stop> {

@@ -14,7 +14,7 @@ pub(crate) enum StreamEvent {
     ToolCallDelta { id: String, args_delta: String },
     ToolCallEnd { id: String },
     ReasoningDelta(serde::de::IgnoredAny),
-    Usage(serde::de::IgnoredAny),
+    Usage(serde_json::Value),
     Done,
     Error(String),
 }
@@ -36,6 +36,12 @@ pub(crate) enum Piece {
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Stream {
     pub(crate) session_id: String,
+    /// What is said is not for the user.
+    #[serde(default)]
+    pub(crate) quiet: bool,
+    /// How many tokens the server counted in what it was asked.
+    #[serde(default)]
+    pub(crate) input_tokens: Option<u64>,
     /// When the last event came, and until when the answer must be complete.
     pub(crate) last_ms: u64,
     pub(crate) until_ms: u64,
@@ -46,20 +52,66 @@ pub(crate) struct Stream {
     pub(crate) sealed: u32,
     pub(crate) tail: Vec<Piece>,
     tail_bytes: usize,
+    #[serde(default)]
+    pub(crate) cut: Option<Cut>,
+}
+
+/// How an answer was cut off: the provider's word for it, such as `length`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Cut {
+    pub(crate) reason: String,
+    /// Whether the model only thought aloud until then.
+    #[serde(default)]
+    pub(crate) only_reasoning: bool,
+}
+
+impl Cut {
+    /// Whether nothing that was said holds: it was withheld, or is the beginning of something that failed.
+    pub(crate) fn spoils_all(&self) -> bool {
+        matches!(self.reason.as_str(), "content_filter" | "error")
+    }
+
+    /// What a person is told when nothing was said.
+    pub(crate) fn told(&self) -> String {
+        let reason = &self.reason;
+        match reason.as_str() {
+            "length" if self.only_reasoning => "The model spent all tokens that its answer may have on reasoning, and \
+                said nothing (length). Allow more (openai-compat.max_output_tokens, or the server's own limit), or ask \
+                for less."
+                .into(),
+            "length" => "The model's answer was cut off before it said anything (length): allow more tokens \
+                (openai-compat.max_output_tokens, or the server's own limit)."
+                .into(),
+            "content_filter" => "The model provider withheld the answer (content_filter). Say it differently.".into(),
+            _ => format!("The model's answer was cut off before it said anything ({reason}). Try again."),
+        }
+    }
 }
 
 impl Stream {
     pub(crate) fn new(session_id: &str, now: u64, until_ms: u64, max_bytes: u64) -> Self {
         let session_id = session_id.into();
-        Self { session_id, last_ms: now, until_ms, bytes: 0, max_bytes, sealed: 0, tail: Vec::new(), tail_bytes: 0 }
+        Self {
+            session_id,
+            quiet: false,
+            input_tokens: None,
+            last_ms: now,
+            until_ms,
+            bytes: 0,
+            max_bytes,
+            sealed: 0,
+            tail: Vec::new(),
+            tail_bytes: 0,
+            cut: None,
+        }
     }
 
     /// Keep a piece. What is returned has to be written under a key of its own, numbered `sealed`, before `sealed` is
     /// raised.
     pub(crate) fn push(&mut self, piece: Piece) -> Option<Vec<Piece>> {
         let length = piece.length();
-        self.bytes += length as u64;
-        self.tail_bytes += length;
+        self.bytes = self.bytes.saturating_add(length as u64);
+        self.tail_bytes = self.tail_bytes.saturating_add(length);
         match (self.tail.last_mut(), piece) {
             (Some(Piece::Text(text)), Piece::Text(more)) => text.push_str(&more),
             (Some(Piece::Arguments(id, text)), Piece::Arguments(of, more)) if *id == of => text.push_str(&more),
@@ -86,6 +138,7 @@ impl Piece {
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) calls: Vec<Spoken>,
+    pub(crate) cut: Option<Cut>,
 }
 
 /// A call of a tool as the model made it.
@@ -184,7 +237,7 @@ mod tests {
             ended,
         };
         let calls = vec![call("a", "x", "{\"n\":1}", true), call("b", "y", "{}", false)];
-        assert_eq!(answer, Answer { text: "I look".into(), calls });
+        assert_eq!(answer, Answer { text: "I look".into(), calls, cut: None });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::calls::{Batch, ToolCall, ToolResult, prepare};
 use crate::config::MAX_ITERATIONS;
-use crate::ids::{new_id, now_ms};
+use crate::ids::{new_call_id, new_id, now_ms};
 use crate::stream::Answer;
 use crate::turn::{Call, Phase, Stop, Turn};
 use crate::{ending, generation, history, session, store};
@@ -37,25 +37,27 @@ struct Content {
 
 /// Call all tools at once. Calls that are not to be run have their result already, and the others go on.
 pub(crate) fn call(turn: &mut Turn, answer: Answer) -> Result<(), Stop> {
-    let stale = store::stale_calls();
-    let ready = prepare(answer.calls, |id| store::is_taken(id, &stale), new_id);
+    let ready = prepare(answer.calls, answer.cut.as_ref(), new_id);
     let (calls, results): (Vec<ToolCall>, Vec<Option<ToolResult>>) = ready.into_iter().unzip();
-    turn.calls = calls.iter().map(|call| Call { id: call.id.clone(), answered: false }).collect();
+    let ids: Option<Vec<String>> = calls.iter().map(|_| new_call_id()).collect();
+    let ids = ids.ok_or_else(|| Stop::new("There are no random numbers for the ids of tool calls."))?;
+    turn.calls = ids.into_iter().map(|id| Call { id, answered: false }).collect();
     turn.enter(Phase::Tools, now_ms());
-    let batch = Batch { text: answer.text, calls };
+    let batch = Batch { text: answer.text, calls, cut: answer.cut.map(|cut| cut.reason) };
     store::save_batch(&turn.request_id, &batch)?;
     for (n, result) in results.into_iter().enumerate() {
         match result {
-            Some(result) => take(turn, n, result)?,
+            Some(result) => take(turn, n, &result)?,
             None => store::save_call(&turn.calls[n].id, &turn.session_id)?,
         }
     }
     store::save(turn)?; // before they are called: results may be there at once
     for (n, call) in batch.calls.iter().enumerate().filter(|(n, _)| !turn.calls[*n].answered).collect::<Vec<_>>() {
-        let request = Request { call_id: &call.id, tool_name: &call.name, arguments: &call.arguments };
+        let call_id = turn.calls[n].id.clone();
+        let request = Request { call_id: &call_id, tool_name: &call.name, arguments: &call.arguments };
         if let Err(error) = ipc::publish_json("tool.v1.request.execute", &request) {
             log::error(format!("the tool {} could not be called: {error}", call.name));
-            take(turn, n, ToolResult::error(&call.id, format!("{} could not be called: {error}", call.name)))?;
+            take(turn, n, &ToolResult::error(&call_id, format!("{} could not be called: {error}", call.name)))?;
             store::save(turn)?;
         }
     }
@@ -63,10 +65,10 @@ pub(crate) fn call(turn: &mut Turn, answer: Answer) -> Result<(), Stop> {
 }
 
 /// Keep the result of a call.
-fn take(turn: &mut Turn, n: usize, result: ToolResult) -> Result<(), Stop> {
-    store::save_result(&turn.request_id, n, &result)?;
+fn take(turn: &mut Turn, n: usize, result: &ToolResult) -> Result<(), Stop> {
+    store::save_result(&turn.request_id, n, result)?;
     turn.calls[n].answered = true;
-    store::forget_call(&result.call_id);
+    store::forget_call(&turn.calls[n].id);
     Ok(())
 }
 
@@ -83,7 +85,7 @@ pub(crate) fn receive(outcome: Outcome) {
     let result = ToolResult { call_id, content, is_error: result.is_error };
     turn.enter(Phase::Tools, now_ms()); // the others have time as long as something comes
     let step =
-        take(&mut turn, n, result).and_then(|()| store::save(&turn)).and_then(|()| go_on_when_complete(&mut turn));
+        take(&mut turn, n, &result).and_then(|()| store::save(&turn)).and_then(|()| go_on_when_complete(&mut turn));
     ending::settle(turn, step);
 }
 
@@ -92,7 +94,7 @@ fn go_on_when_complete(turn: &mut Turn) -> Result<(), Stop> {
     if turn.calls.iter().any(|call| !call.answered) {
         return Ok(());
     }
-    turn.iteration += 1;
+    turn.iteration = turn.iteration.saturating_add(1);
     let most = MAX_ITERATIONS.get();
     if turn.iteration >= most {
         return Err(Stop(format!(
@@ -105,7 +107,7 @@ fn go_on_when_complete(turn: &mut Turn) -> Result<(), Stop> {
     // A session that is only slow takes them all the same: a turn that ends here does not add them once more.
     store::forget_work(turn);
     turn.calls.clear();
-    let messages = session::messages(&turn.session_id, &messages)?;
+    let said = session::history(&turn.session_id, &messages)?;
     turn.request_id = new_id();
-    generation::request(turn, &store::context(&turn.session_id)?, messages)
+    generation::request(turn, &store::context(&turn.session_id)?, said)
 }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::{GENERATION_TIMEOUT, IDENTITY_TIMEOUT, STREAMING_TIMEOUT, TOOL_TIMEOUT};
+use crate::context::Fitting;
 
 /// The form in which turns are kept. Others are of another version of this capsule and cannot be gone on with.
 const VERSION: u32 = 1;
@@ -68,6 +69,9 @@ pub(crate) struct Turn {
     pub(crate) model: String,
     /// The calls that were made last, in the order of the model.
     pub(crate) calls: Vec<Call>,
+    /// What makes room for its next request.
+    #[serde(default)]
+    pub(crate) fitting: Fitting,
     /// The final answer, and how often it could not be published.
     pub(crate) answer: Option<String>,
     pub(crate) attempts: u32,
@@ -111,6 +115,7 @@ impl Turn {
             topic: String::new(),
             model: String::new(),
             calls: Vec::new(),
+            fitting: Fitting::default(),
             answer: None,
             attempts: 0,
         }

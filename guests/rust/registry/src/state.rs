@@ -44,6 +44,7 @@ impl State {
             let active = self.active().cloned();
             self.providers = Vec::with_capacity(told.len());
             for model in told {
+                self.refine(&model);
                 self.add(model);
             }
             if let Some(model) = active.filter(|model| self.chosen && self.has_provider(&model.id)) {
@@ -71,6 +72,16 @@ impl State {
     fn add(&mut self, model: ProviderEntry) {
         if self.providers.iter().all(|other| other.id != model.id) {
             self.providers.push(model);
+        }
+    }
+
+    /// A provider may tell of a model before it knows its limits, and again.
+    fn refine(&mut self, told: &ProviderEntry) {
+        if let Some(known) =
+            self.providers.iter_mut().find(|it| it.id == told.id && it.request_topic == told.request_topic)
+        {
+            known.context_window = told.context_window.or(known.context_window);
+            known.max_output_tokens = told.max_output_tokens.or(known.max_output_tokens);
         }
     }
 
@@ -146,6 +157,15 @@ mod tests {
         assert_eq!(state.problem(), None);
         state.choose(None);
         assert_eq!(state.problem(), None);
+    }
+
+    #[test]
+    fn what_is_told_later_of_a_model_counts() {
+        let mut later = model("a:m");
+        later.context_window = Some(4096);
+        let mut state = State::default();
+        state.take(Some(vec![model("a:m"), later]), "");
+        assert_eq!(state.active().and_then(|model| model.context_window), Some(4096));
     }
 
     #[test]

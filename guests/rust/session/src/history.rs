@@ -18,21 +18,32 @@ pub(crate) struct History {
     /// How many are not in it, of all that the conversation ever had.
     pub(crate) omitted: usize,
     pub(crate) shortened: usize,
+    /// The number of its first message, counted from 0 over all that the conversation ever had.
+    pub(crate) begins: usize,
 }
 
-/// The newest turns of a conversation, of at most `most_bytes` together.
+/// The newest turns of a conversation, of at most `most_bytes` together: those that end after the message of number `after`,
+/// and the turn under way in any case.
 ///
 /// `page` reads a page; where one cannot be read, nothing from before it is handed out.
-pub(crate) fn turns(thread: &Thread, most_bytes: usize, page: impl Fn(&Page) -> Option<Vec<Value>>) -> History {
+pub(crate) fn turns(
+    thread: &Thread,
+    after: usize,
+    most_bytes: usize,
+    page: impl Fn(&Page) -> Option<Vec<Value>>,
+) -> History {
     let mut reader = newest_first(thread, &page);
     let mut history = current(&mut reader, most_bytes);
     let mut bytes: usize = history.messages.iter().map(size).sum();
-    loop {
+    // What was left out of the middle stands before what was kept.
+    history.begins = total(thread).saturating_sub(history.messages.len() + history.begins);
+    while history.begins > after {
         let (turn, more) = earlier(&mut reader, most_bytes.saturating_sub(bytes));
         if turn.is_empty() {
             break;
         }
         bytes += more;
+        history.begins = history.begins.saturating_sub(turn.len());
         history.messages.extend(turn);
     }
     finished(history, thread)
@@ -68,8 +79,13 @@ pub(crate) fn newest(
 
 fn finished(mut history: History, thread: &Thread) -> History {
     history.messages.reverse();
-    history.omitted = thread.dropped + thread.count() - history.messages.len();
+    history.omitted = total(thread) - history.messages.len();
     history
+}
+
+/// How many messages the conversation ever had.
+pub(crate) fn total(thread: &Thread) -> usize {
+    thread.dropped + thread.count()
 }
 
 fn newest_first<'a>(
@@ -80,7 +96,7 @@ fn newest_first<'a>(
     thread.messages.iter().rev().cloned().chain(older)
 }
 
-/// The turn under way, the newest message first, up to the user's that began it.
+/// The turn under way, the newest message first, up to the user's that began it. `begins` is how many of it are left out.
 fn current(reader: &mut impl Iterator<Item = Value>, most_bytes: usize) -> History {
     // An eighth is for what the user wants, another one for messages that are shortened.
     let (for_whole, for_short) = (most_bytes / 8 * 6, most_bytes / 8 * 7);
@@ -99,6 +115,7 @@ fn current(reader: &mut impl Iterator<Item = Value>, most_bytes: usize) -> Histo
             (bytes + size(&short.0) <= for_short).then_some(short)
         };
         skipping |= fitting.is_none();
+        history.begins += 1;
         if let Some((message, shortened)) = fitting
             && (begins || !skipping)
         {
@@ -110,10 +127,12 @@ fn current(reader: &mut impl Iterator<Item = Value>, most_bytes: usize) -> Histo
             history.messages.push(message);
         }
         if begins {
+            history.begins -= history.messages.len();
             return history;
         }
     }
     drop_orphans(&mut history.messages);
+    history.begins -= history.messages.len();
     history
 }
 
@@ -170,7 +189,7 @@ mod tests {
     }
 
     fn of(messages: Vec<Value>, most_bytes: usize) -> History {
-        let history = turns(&thread(messages), most_bytes, |_| None);
+        let history = turns(&thread(messages), 0, most_bytes, |_| None);
         let bytes: usize = history.messages.iter().map(size).sum();
         assert!(bytes <= most_bytes, "{bytes} of {most_bytes}");
         history
@@ -179,7 +198,7 @@ mod tests {
     #[test]
     fn what_fits_is_handed_out_as_it_is() {
         let all = vec![json!({"role": "system", "content": "s"}), user("a"), call(1), result(1, 9), assistant("b")];
-        assert_eq!(of(all.clone(), 4096), History { messages: all, omitted: 0, shortened: 0 });
+        assert_eq!(of(all.clone(), 4096), History { messages: all, ..History::default() });
         assert_eq!(of(vec![], 4096), History::default());
     }
 
@@ -192,6 +211,17 @@ mod tests {
         assert_eq!(role(&history.messages[0]), "user");
         assert_eq!((history.omitted + history.messages.len(), history.shortened), (80, 0));
         assert!(history.messages.len() >= 16);
+    }
+
+    #[test]
+    fn turns_before_a_number_are_left_out_but_not_the_one_under_way() {
+        let turn = |n: usize| vec![user(&format!("{n}")), call(n), result(n, 50), assistant("done")];
+        let all: Vec<Value> = (0..5).flat_map(turn).collect();
+        for (after, begins) in [(0, 0), (1, 0), (4, 4), (5, 4), (15, 12), (16, 16), (18, 16), (999, 16)] {
+            let history = turns(&thread(all.clone()), after, 1 << 20, |_| None);
+            assert_eq!((history.begins, &history.messages[..]), (begins, &all[begins..]), "{after}");
+        }
+        assert_eq!(turns(&Thread { dropped: 7, ..thread(all.clone()) }, 15, 1 << 20, |_| None).begins, 15);
     }
 
     #[test]
@@ -241,8 +271,8 @@ mod tests {
             Some(pages[at].1.clone())
         };
         assert_eq!(newest(&thread, 4, usize::MAX, page).messages, all[8..]);
-        assert_eq!(turns(&thread, 100 << 10, page).messages, all[9..]);
-        let lost = turns(&thread, usize::MAX, |_| None);
+        assert_eq!(turns(&thread, 0, 100 << 10, page).messages, all[9..]);
+        let lost = turns(&thread, 0, usize::MAX, |_| None);
         assert_eq!((lost.messages.len(), lost.omitted), (2, 10));
     }
 

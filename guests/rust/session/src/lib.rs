@@ -40,6 +40,7 @@ pub struct ListThreads {
     /// With archived conversations. Without them by default.
     include_archived: Option<bool>,
     /// How many at most: 50 by default, 200 at most.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
 }
 
@@ -48,6 +49,7 @@ pub struct GetThread {
     /// The conversation's session_id, as list_threads and search_conversations tell it.
     session_id: String,
     /// How many messages at most, the newest ones. As many as fit by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
 }
 
@@ -56,6 +58,7 @@ pub struct SearchConversations {
     /// The text to search for, whatever its capitals. No wildcards.
     query: String,
     /// How many conversations at most: 20 by default, 100 at most.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
     /// With archived conversations. Without them by default.
     include_archived: Option<bool>,
@@ -70,14 +73,23 @@ impl Session {
         appended(session_id(&request)?, &message::messages(&request, "messages")?).map(drop)
     }
 
-    /// Hand out a conversation, after adding what is to be added. `omitted` says how many messages did not fit.
+    /// Hand out a conversation, after adding what is to be added. `omitted` says how many messages did not fit. Whoever
+    /// knows the messages up to a number says so with `after`, counted from 0 over all that the conversation ever had, and
+    /// is told as well the number of the first message and how many there are.
     #[astrid::interceptor("handle_get_messages")]
     fn handle_get_messages(&self, request: Value) -> Result<(), SessionError> {
         answer("get_messages", &request, || {
             let id = session_id(&request)?;
             let thread = appended(id, &message::messages(&request, "append_before_read")?)?;
-            let History { messages, omitted, shortened } = history::turns(&thread, history_bytes(), store::read_page);
-            Ok(json!({"messages": messages, "omitted": omitted, "shortened": shortened}))
+            let after = request.get("after").and_then(Value::as_u64);
+            let from = after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
+            let History { messages, omitted, shortened, begins } =
+                history::turns(&thread, from, history_bytes(), store::read_page);
+            let mut reply = json!({"messages": messages, "omitted": omitted, "shortened": shortened});
+            if after.is_some() {
+                (reply["begins"], reply["total"]) = (begins.into(), history::total(&thread).into());
+            }
+            Ok(reply)
         })
     }
 

@@ -43,12 +43,14 @@ pub struct SpawnBackgroundProcess {
 #[derive(Deserialize, JsonSchema)]
 pub struct ReadProcessLogs {
     /// The number that spawn_background_process returned.
+    #[serde(deserialize_with = "whole_numbers::required")]
     id: u64,
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub struct KillProcess {
     /// The number that spawn_background_process returned.
+    #[serde(deserialize_with = "whole_numbers::required")]
     id: u64,
 }
 

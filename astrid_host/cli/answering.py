@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from astrid_host.payloads.kinds import ApprovalRequired
     from astrid_host.payloads.outside import HostEvent
 
+LONG = 1024  # characters of one line; the size of a longer one is told
 _ONCE = {"y": "approve", "yes": "approve"}
 _LONGER = {"s": "approve_session", "session": "approve_session", "a": "approve_always", "always": "approve_always"}
 
@@ -123,8 +124,8 @@ async def decided_by(
     longer = f", [s] for this session or [a] always: {printable(str(allowance))}" if allowance is not None else ""
     keyboard.forget()
     question = (
-        f"{printable(request.reason)}: {printable(request.action)}\n"
-        f"  {printable(request.resource)}\n"
+        f"{printable(request.reason)}: {seen(request.action)}\n"
+        f"{exactly(request.resource)}\n"
         f"Allow it? [y] once{longer}; anything else denies: "
     )
     with show(question):
@@ -132,6 +133,27 @@ async def decided_by(
         if not typed.endswith("\n"):
             sys.stderr.write("\n")
     return offered.get(typed.strip().lower(), "deny")
+
+
+def exactly(text: str) -> str:
+    """All of a text that is to be approved, so that nothing in it is taken for anything else: several lines each stand behind
+    a bar, and what would not be seen as itself is an escape. Nothing is cut: a long text scrolls, its size at its end."""
+    lines = text.split("\n")
+    if len(lines) == 1 and len(text) <= LONG:
+        told = f"  {seen(text)}"
+    else:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        told = "\n".join([*(f"  | {seen(line)}" for line in lines), f"  ({len(lines)} lines, {size} bytes)"])
+    return told if seen(text) == text else f"{told}\n  (what would not be seen as itself is written as an escape)"
+
+
+def seen(text: str) -> str:
+    """A text with each character that a person would not see as itself as an escape; line ends stay."""
+    from astrid_host.gates.allowances import is_unclear
+
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c.encode("unicode_escape").decode() if c != "\n" and is_unclear(c) else c for c in text)
 
 
 async def answer(host: Served, request: ApprovalRequired, decision: str) -> int:

@@ -143,7 +143,7 @@ def _opened(state_dir: Path | None) -> Generator[ApprovalStore]:
 
 def _check(action: str, resource: str | None) -> None:
     """Whatever could never match ends the command."""
-    from astrid_host.gates.allowances import Allowance, has_operator, request_fault
+    from astrid_host.gates.allowances import Allowance, first_unclear, has_operator, request_fault
 
     fault = request_fault(action, resource or "")
     if fault is not None:
@@ -155,6 +155,13 @@ def _check(action: str, resource: str | None) -> None:
             "allow the one command that it begins with",
             USAGE,
         )
+    for text in (action, resource or ""):
+        if (hidden := first_unclear(text)) is not None:
+            fail(
+                f"{text!r} has U+{ord(text[hidden]):04X} at {hidden}, which a person would not see, and is always asked for: "
+                "allow a text without it",
+                USAGE,
+            )
     if not Allowance(action, resource).covers(action, asked):
         fail("the action is empty: say what is allowed, such as 'git status'", USAGE)
 

@@ -1,9 +1,10 @@
 """What a person allowed before: whether an earlier "session" or "always" covers a request, by the very text that is to run.
 
 An allowance covers what begins with the words that were allowed, where the action that is asked for are words with which it
-begins as well; or one resource only. Neither covers a text in which a shell would find more than one command: with an operator in
-it, every request is asked about anew. Texts are compared as they are: nothing is trimmed, cut, folded or unescaped, so what
-matches here is what runs. Everything is pure and has an answer for every text. (Astrid, approval: allowances.)
+begins as well; or one resource only. Neither covers a text in which a shell would find more than one command, or in which a person
+does not see each character as itself: with an operator, a line's end or an unclear character in it, every request is asked about
+anew. Texts are compared as they are: nothing is trimmed, cut, folded or unescaped, so what matches here is what runs. Everything
+is pure and has an answer for every text. (Astrid, approval: allowances.)
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
-ACTION_CHARACTERS = 256
-RESOURCE_CHARACTERS = 1024
+ACTION_BYTES = 4 << 10
+RESOURCE_BYTES = 64 << 10
 
 # What makes a shell run more than the one command that the text begins with: lists, pipes, redirections, substitutions (in zsh
 # also those of `=(…)` and of glob qualifiers). Line ends and other control characters count as well.
@@ -47,7 +48,7 @@ class Allowance(NamedTuple):
             action: what a capsule asks to do.
             resource: what it asks to do it on; of a command, all of it.
         """
-        if has_operator(resource):
+        if has_operator(resource) or first_unclear(resource) is not None:
             return False
         if self.resource is not None:
             return action == self.action and resource == self.resource
@@ -64,7 +65,8 @@ def allowance_for(action: str, resource: str) -> Allowance | None:
 
     Returns:
         The allowance of all that begins with the action where the resource does, else of this resource alone; None when nothing
-        can be remembered, because the resource has an operator in it. What is returned covers the request.
+        can be remembered, because the resource has an operator, a line's end or an unclear character in it. What is returned
+        covers the request.
     """
     for allowance in (Allowance(action), Allowance(action, resource)):
         if allowance.covers(action, resource):
@@ -91,21 +93,15 @@ def _ends_command(character: str) -> bool:
 
 
 def request_fault(action: str, resource: str) -> str | None:
-    """Why a request cannot be shown to a person as it is; None when it can.
+    """Why a request cannot be put to a person; None when it can.
 
-    Nothing is left out to make it fit: 256 characters of action and 1,024 of resource are all that can be asked about, and no
-    character may be one that is not seen or moves others (control characters, line ends, joiners, variation selectors, invisible
-    and bidirectional marks), or looks like a space and is none.
+    Whatever the text is, all of it is shown: several lines, and escapes for what would not be seen. So only its size counts:
+    4 KiB of action and 64 KiB of resource.
     """
-    for name, text, most in (("action", action, ACTION_CHARACTERS), ("resource", resource, RESOURCE_CHARACTERS)):
-        if len(text) > most:
-            return f"its {name} has {len(text)} characters, and a person is shown {most} at most: nothing is cut off"
-        hidden = _first_unclear(text)
-        if hidden is not None:
-            return (
-                f"its {name} has U+{ord(text[hidden]):04X} at {hidden}, which a person would not see: nothing is left out; "
-                "ask about a text without it"
-            )
+    for name, text, most in (("action", action, ACTION_BYTES), ("resource", resource, RESOURCE_BYTES)):
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > most:
+            return f"its {name} has {size} bytes, and a person is shown {most} at most: nothing is cut off"
     return None
 
 
@@ -120,13 +116,15 @@ def first_hidden(text: str) -> int | None:
     return None
 
 
-def _first_unclear(text: str) -> int | None:
-    """The same of a text that is to be approved, where nothing but a plain space may look like nothing."""
+def first_unclear(text: str) -> int | None:
+    """Where the first character is that a person would not see as itself in a text that is to be approved, where nothing but a
+    plain space may look like nothing; None when there is none. Line ends are among them."""
     if text.isascii() and text.isprintable():
         return None
-    return next((at for at, character in enumerate(text) if _is_unclear(character)), None)
+    return next((at for at, character in enumerate(text) if is_unclear(character)), None)
 
 
-def _is_unclear(character: str) -> bool:
+def is_unclear(character: str) -> bool:
+    """Whether a character is not seen as itself, moves others, or looks like a space and is none."""
     category = unicodedata.category(character)
     return category in _UNSEEN or (category == "Zs" and character != " ") or _INVISIBLE.match(character) is not None

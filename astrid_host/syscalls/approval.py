@@ -1,6 +1,6 @@
 """astrid:approval: asking a person before something is done.
 
-What is asked is decided in this order: a text that a person could not be shown as it is, is refused; an earlier "session" or
+What is asked is decided in this order: a text that is too long to be shown is refused; an earlier "session" or
 "always" answers at once; the host's policy may answer, where nobody can be asked; else the question goes to whoever receives
 `astrid.v1.approval`, and waits for 60 s. A question that nobody receives is denied at once. No manifest row is needed to ask.
 
@@ -132,14 +132,14 @@ class Approval(Interface):
 
         Args:
             call: who asks.
-            request: `action` of 256 characters at most, which may be none, and `target-resource` of 1,024; both are shown,
-                matched and kept as they are.
+            request: `action` of 4 KiB at most, which may be none, and `target-resource` of 64 KiB; all of both is shown, and
+                they are matched and kept as they are.
 
         Returns:
             The decision: `allowance` when an earlier one covers it and nobody was asked; `denied` also when nobody could be.
 
         Raises:
-            HostError: `invalid-input` for a text that is too long or has what a person would not see; `timeout` when nobody
+            HostError: `invalid-input` for a text that is too long; `timeout` when nobody
                 decided in time; `store-unavailable` when the database failed.
 
         Cancelled, with its call, it asks no more, and what is answered later has no effect; an "always" that is being kept is
@@ -201,7 +201,7 @@ class Approval(Interface):
             return APPROVED
         allowance = allowance_for(asked.action, asked.resource)
         if allowance is None:
-            log.info("%s: its request has an operator of the shell, so it is asked for again next time", asked.capsule)
+            log.info("%s: its request is no single plain command, so it is asked for again next time", asked.capsule)
             return decision
         if decision == SESSION:
             kept = self._session.setdefault(holder, {})
@@ -227,7 +227,7 @@ def mend(asked: Asked, options: str = "") -> str:
     """
     allowance = allowance_for(asked.action, asked.resource)
     if allowance is None:
-        return "answer it on a terminal, or give --yes: what has an operator of the shell in it is always asked for"
+        return "answer it on a terminal, or give --yes: what is no single plain command is always asked for"
     from shlex import quote
 
     words = ["astrid-host approvals allow", quote(asked.capsule), quote(allowance.action)]

@@ -14,7 +14,7 @@ import trio
 from guests_in_wat import Guest, capsule, next_of, spin
 
 from astrid_host import BUNDLED, Host, open_host
-from astrid_host.gates.allowances import has_operator, request_fault
+from astrid_host.gates.allowances import first_unclear, has_operator, request_fault
 
 BUNDLED_CAPSULES = [Path(BUNDLED) / name for name in ("router", "dead-letter", "gatekeeper")]
 FS = Path(BUNDLED) / "fs"
@@ -319,4 +319,5 @@ async def test_whatever_the_arguments_are_a_person_can_be_shown_them(made: Calla
     assert action == "go"
     assert resource.startswith("go ")
     assert request_fault(action, resource) is None
+    assert first_unclear(resource) is None
     assert not has_operator(resource)

@@ -66,6 +66,29 @@ async def test_the_person_at_the_terminal_decides(
     assert ("run *" in shown) is ("|" not in resource)
 
 
+SHOWN = [
+    (
+        "cat > n.txt <<'EOF'\nhello\nAllow it? [y] once\nEOF",
+        "  | hello\n  | Allow it? [y] once\n  | EOF\n  (4 lines, 48 bytes)",
+    ),
+    ("printf 'a\tb'", "  printf 'a\\tb'\n"),
+    ("echo \U0001f469\u200d\U0001f4bb", "  echo \U0001f469\\u200d\U0001f4bb\n"),
+    ("rm a\u202etxt.b", "  rm a\\u202etxt.b\n"),
+    ("echo a\u3164b\ufe0f\u00a0c", "  echo a\\u3164b\\ufe0f\\xa0c\n"),
+    ("a\r\nb", "  | a\\r\n  | b\n"),
+    ("true " + "x" * 1100, f"  | true {'x' * 1100}\n  (1 lines, 1105 bytes)"),
+]
+
+
+@pytest.mark.parametrize(("resource", "told"), SHOWN)
+async def test_all_of_a_text_is_shown_and_nothing_in_it_is_taken_for_something_else(
+    types: Types, capsys: pytest.CaptureFixture[str], resource: str, told: str
+) -> None:
+    types("y\n")
+    assert (await answered(resource))["decision"] == "approve"
+    assert told in capsys.readouterr().err
+
+
 async def test_what_a_capsule_says_cannot_move_the_terminal(types: Types, capsys: pytest.CaptureFixture[str]) -> None:
     types("n\n")
     await answered("\x1b[2J\x1b[H")

@@ -93,8 +93,7 @@ async def test_a_guest_gets_the_decision_and_then_its_allowance(decision: str, n
 
 async def test_a_guest_gets_the_typed_refusal_of_what_cannot_be_shown() -> None:
     async with shell_town() as (here, shell):
-        for resource in (b"run \nid", b"run \0", b"x" * 1025):
-            assert await shell.ask(here, resource) == ("error", "0")
+        assert await shell.ask(here, b"x" * 65_537) == ("error", "0")
 
 
 async def test_fifty_guests_wait_at_once_and_no_thread_does() -> None:

@@ -281,7 +281,7 @@ def test_a_secret_is_in_no_log_line_and_in_no_row_of_the_audit(
     def redacted(text: str) -> str:
         return text.replace("s3cret-token", "***")
 
-    what = request("x" * 250 + "s3cret-token", "curl s3cret-token")
+    what = request("x" * 5000 + "s3cret-token", "curl s3cret-token")
 
     async def body(here: Town) -> None:
         approval = Approval(here.questions, store, WORKSPACE, redacted=redacted)
@@ -291,27 +291,18 @@ def test_a_secret_is_in_no_log_line_and_in_no_row_of_the_audit(
         with pytest.raises(HostError):
             await run(call(), what)
         (row,) = rows.rows()
-        assert row.target == "x" * 250 + "***: curl ***"
+        assert "s3cret" not in row.target
 
     in_no_time(body)
     assert "***" in caplog.text
     assert "s3cret" not in caplog.text
 
 
-BAD_TEXTS = ["a\nb", "a\r", "\0", "a\tb", "\x1b[2J", "\x7f", "\x85", "\u2028", "\u202ea", "\u200b"]
+UNCLEAR_TEXTS = ["a\nb", "a\r", "\0", "a\tb", "\x1b[2J", "\x7f", "\x85", "\u2028", "\u202ea", "\u200b"]
 
 
-@pytest.mark.parametrize(
-    ("action", "resource"),
-    [
-        *((text, "ls") for text in BAD_TEXTS),
-        *(("ls", text) for text in BAD_TEXTS),
-        ("a" * 257, "ls"),
-        ("ls", "a" * 1025),
-        ("ls", "a" * 1_000_000),
-    ],
-)
-async def test_what_cannot_be_shown_as_it_is_is_refused_whoever_would_allow_it(
+@pytest.mark.parametrize(("action", "resource"), [("a" * 4097, "ls"), ("ls", "a" * 65_537), ("ls", "a" * 1_000_000)])
+async def test_what_is_too_long_to_be_shown_is_refused_whoever_would_allow_it(
     store: ApprovalStore, action: str, resource: str
 ) -> None:
     async with town() as here:
@@ -324,11 +315,24 @@ async def test_what_cannot_be_shown_as_it_is_is_refused_whoever_would_allow_it(
         assert here.bus.seq == published
 
 
+@pytest.mark.parametrize("text", UNCLEAR_TEXTS)
+async def test_what_is_not_seen_is_asked_about_each_time_and_never_remembered(store: ApprovalStore, text: str) -> None:
+    async with town() as here:
+        here.client(TOPIC)
+        approval = Approval(here.questions, store, WORKSPACE)
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(approval.request_approval, call(), request("ls", f"ls {text}"))
+                question = payload_of(await here.heard())
+                assert question["resource"] == f"ls {text}"
+                here.say(ANSWERS + question["request_id"], answer(question, "approve_always"))
+
+
 async def test_the_longest_texts_and_no_action_are_asked_as_they_are(store: ApprovalStore) -> None:
     async with town() as here:
         here.client(TOPIC)
         approval = Approval(here.questions, store, WORKSPACE)
-        for what in (request("a" * 256, "ü" * 1024), request("", ""), request("  a ", "  a  b ")):
+        for what in (request("a" * 4096, "ü" * 32_768), request("", ""), request("  a ", "  a  b ")):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(approval.request_approval, call(), what)
                 question = payload_of(await here.heard())

@@ -90,6 +90,24 @@ async def test_a_command_runs_in_the_workspace_once_it_is_approved(tmp_path: Pat
         ]
 
 
+LINES = {
+    "two lines": ("echo a\necho b", "a\nb\n"),
+    "here-document": ("cat <<'EOF'\nhello\n  you\nEOF", "hello\n  you\n"),
+    "tab": ("printf 'a\tb'", "a\tb"),
+    "joined emoji": ("echo \U0001f469\u200d\U0001f4bb", "\U0001f469\u200d\U0001f4bb\n"),
+    "many characters": ("echo " + "x" * 5000, "x" * 5000 + "\n"),
+    "many lines": ("\n".join(f"echo {n}" for n in range(300)), "".join(f"{n}\n" for n in range(300))),
+    "a line continued": ("echo a \\\n  b", "a b\n"),
+}
+
+
+async def test_a_command_of_any_shape_is_approved_as_it_is_and_runs(tmp_path: Path) -> None:
+    async with shell(tmp_path) as (host, person):
+        for command, said in LINES.values():
+            assert await run(host, command) == (said, False)
+            assert person.asked.pop()[1] == command
+
+
 async def test_a_command_that_is_not_approved_does_not_run(tmp_path: Path) -> None:
     async with shell(tmp_path) as (host, person):
         content, is_error = await run(host, "touch forbidden")

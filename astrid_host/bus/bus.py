@@ -143,11 +143,12 @@ class Bus:
             depth,
             root,
             asks,
-            payload.form,
+            form := payload.form,
             credit,
         )
         self._spread(event)
-        event.forget_data()
+        if form is not None:
+            event.forget_data()
         return event
 
     def _spread(self, event: Event) -> None:

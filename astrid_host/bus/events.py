@@ -97,9 +97,8 @@ class Event:
         return self._data if form is None or self._data is not None else form(self.payload)
 
     def forget_data(self) -> None:
-        """Keep the payload's bytes only."""
-        if self.form is not None:
-            self._data = None
+        """Keep the payload's bytes only; `form` decodes them again."""
+        self._data = None
 
     def note_published(self, topics: list[str]) -> None:
         """Add to the topics that its handlers published."""

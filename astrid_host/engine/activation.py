@@ -109,8 +109,11 @@ class Activation:
             raise RuntimeError(f"two threads in one store of {instance.module.name}: a store belongs to one at a time")
         here.activation = self
         memory = instance.memory
-        if memory is not None:
-            memory.admit(instance)
+        if memory is not None:  # `Memory.admit` and `Memory.settle`, written out for when there is plenty
+            if memory.tight or instance.limit != instance.memory_bytes:
+                memory.admit(instance)
+            else:
+                memory.running.add(instance)
         try:
             future = self.future
             if future is None:
@@ -131,7 +134,10 @@ class Activation:
         finally:
             here.activation = None
             if memory is not None:
-                memory.settle(instance)
+                if instance.size > instance.counted or instance.granted:
+                    memory.settle(instance)
+                else:
+                    memory.running.discard(instance)
             instance.turn.release()
 
     def yield_soon(self) -> None:

@@ -121,10 +121,7 @@ class Memory:
     # Guests that run. No lock is held.
 
     def admit(self, instance: Instance) -> None:
-        """A guest is about to run: grant what it may add."""
-        if not self.tight and instance.limit == instance.memory_bytes:
-            self.running.add(instance)
-            return
+        """A guest is about to run and memory is tight, or was when it ran last: grant what it may add."""
         shared = self._instances
         old: list[Instance] = []
         with shared._lock:
@@ -147,10 +144,7 @@ class Memory:
         return max(min(wanted, (SHARE * free - held) // (SHARE + 1)), 0)
 
     def settle(self, instance: Instance) -> None:
-        """A guest stands still: count what it added."""
-        if instance.size <= instance.counted and not instance.granted:
-            self.running.discard(instance)
-            return
+        """A guest stands still that has added to its memory, or was granted to: count what it added."""
         with self._instances._lock:
             self.running.discard(instance)
             self._granted -= instance.granted

@@ -14,8 +14,8 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from typing import Any, NamedTuple
+from urllib import request
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.http.urls import Url, outline, read_url
@@ -54,14 +54,15 @@ class Proxies:
         Raises:
             ValueError: as the class.
         """
-        return cls(getproxies_environment())
+        return cls(request.getproxies_environment())
 
     def of(self, url: Url) -> Proxy | None:
         """The proxy for a URL; None: it is asked directly."""
         proxy = self._found.get(url.scheme) or self._found.get("all")
         if proxy is None or _is_here(url.host):
             return None
-        return None if proxy_bypass_environment(f"{url.host}:{url.port}", self._bypass) else proxy
+        bypasses: Any = request.proxy_bypass_environment  # type: ignore[attr-defined] # which its stubs leave out
+        return None if bypasses(f"{url.host}:{url.port}", self._bypass) else proxy
 
 
 def in_environment() -> list[str]:

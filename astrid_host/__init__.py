@@ -13,8 +13,11 @@ from astrid_host.errors import AstridError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from astrid_host.capsules import TrustPolicy, TrustRequest
+    from astrid_host.gates import Ask
     from astrid_host.host import Host, open_host
     from astrid_host.inventory import CapsuleInfo
+    from astrid_host.limits import HostLimits
     from astrid_host.listening import HostSubscription
     from astrid_host.payloads import ToolCallResult
     from astrid_host.payloads.outside import HostEvent, Tool
@@ -24,28 +27,36 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUNDLED",
+    "Ask",
     "AstridError",
     "CapsuleInfo",
     "Host",
     "HostEvent",
+    "HostLimits",
     "HostStats",
     "HostSubscription",
     "Tool",
     "ToolCallResult",
+    "TrustPolicy",
+    "TrustRequest",
     "Usage",
     "open_host",
 ]
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Ask": "gates",
     "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "payloads.outside",
+    "HostLimits": "limits",
     "HostStats": "stats",
     "HostSubscription": "listening",
     "Usage": "stats",
     "open_host": "host",
     "ToolCallResult": "payloads",
+    "TrustPolicy": "capsules",
+    "TrustRequest": "capsules",
     "Tool": "payloads.outside",
 }
 

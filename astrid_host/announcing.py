@@ -162,6 +162,7 @@ class Announcing:
                 with self._bus.lock:
                     if self._bus.received(TICK, principal):
                         event = self._bus.publish(TICK, from_value({}), principal, NIL_SOURCE, entering=True)
+                        event.passing = True
                         self._own[principal] = self._own.get(principal, 0) + event.handlers
                 self._turns.go()
                 await self._calm()
@@ -169,7 +170,8 @@ class Announcing:
     def _concerned(self) -> Sequence[str]:
         """The principals that are ticked: a tick makes no instance where there was nothing to look after.
 
-        Queues and instances outlast what they were used for by a minute, and ticks keep them as long as their principal is seen.
+        Queues and instances outlast what they were used for by a minute. Ticks keep queues as long as their principal is seen,
+        but no instances: after that minute each tick makes one, which is closed again.
         """
         known: set[str | None] = {self._owner}
         for capsule in list(self._registry.capsules.values()):

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import platformdirs
@@ -21,22 +22,25 @@ import trio
 from astrid_host import __version__
 from astrid_host.announcing import Announcing
 from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
-from astrid_host.bus import Bus, Receiver, Subscription
+from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
-from astrid_host.capsules import Capsule, Lifecycle, Loader, Registry, Replacing, RunLoops
+from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Replacing, RunLoops, Trust, trusted_in
 from astrid_host.dispatch import Dispatcher
-from astrid_host.engine import Engine, Instances, Linker
+from astrid_host.engine import Bounds, Engine, Instances, Linker, trim
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
 from astrid_host.imports import HostImports
+from astrid_host.installation import own_program
 from astrid_host.inventory import CapsuleInfo, capsule_info
 from astrid_host.kernel_methods import KernelMethods
+from astrid_host.limits import HostLimits, host_limits
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
+from astrid_host.stores.redaction import redacted_logs
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
@@ -56,6 +60,7 @@ OWN_FOLDER = ".astrid-host"  # in a state folder that is the workspace, too
 WORKERS = 8
 SWEEP_S = 10.0
 SWEPT_AT_ONCE = 64
+TRIMMED_FROM = 32  # so many instances that go are worth to have their memory given back to the system
 T = TypeVar("T")
 
 
@@ -94,6 +99,12 @@ class Host:
     def capsules(self) -> Mapping[str, CapsuleInfo]:
         """Every capsule that was found, by id, in load order."""
         return {name: capsule_info(capsule) for name, capsule in self._registry.capsules.items()}
+
+    @property
+    def refused(self) -> list[CapsuleInfo]:
+        """The capsules that were not loaded because nobody consented to what they ask for, in the order in which they were
+        found. In `capsules`, another one may have their name."""
+        return [capsule_info(capsule) for capsule in self._registry.refused]
 
     def publish(self, topic: str, payload: Any, *, principal: str | None = None, settle: bool = False) -> int:
         """Publish an event from outside. From any thread; on the trio thread its handlers take a turn before this returns.
@@ -222,6 +233,7 @@ class Host:
             queued=sum(len(queue.works) for queue in queues),
             instances=self._instances.live + self._instances.waiting,
             waiting=self._instances.waiting,
+            memory_bytes=self._instances.memory.used,
             quarantined=quarantined,
             capsules={capsule.id: usage_of(capsule.account) for capsule in list(capsules.values())},
             principals={name: usage_of(account) for name, account in principals},
@@ -240,8 +252,9 @@ async def open_host(
     allow_local: Sequence[str] = (),
     proxy_from_env: bool = False,
     approvals: Policy | None = None,
-    trust: bool = False,
+    trust: Trust = False,
     strict: bool = False,
+    limits: HostLimits | Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Host]:
     """Run a host for as long as the body runs. Needs trio.
 
@@ -257,12 +270,19 @@ async def open_host(
         allow_local: private addresses that capsules with a fitting row may connect to, as `HOST:PORT`.
         proxy_from_env: whether requests over HTTP go through the proxies that the environment names (HTTP_PROXY and the like).
         approvals: answers capsules' requests for approval in place of a person.
-        trust: whether capsules that did not come with the host may have all that they ask for.
-        strict: raise when a capsule fails to load, instead of keeping its error.
+        trust: whether capsules that did not come with the host may have all that they ask for: True for all of them, folders
+            that are such capsules or contain some, or a function, async or not, that gets a `TrustRequest` for each capsule
+            which asks for more than a plain tool needs, and returns True for yes; that is recorded in the state folder. What
+            `astrid-host trust` recorded there counts as well.
+        strict: raise when a capsule fails to load or is not trusted, instead of keeping its error.
+        limits: ceilings for the whole host: single keys of `HostLimits`, which go before those of `host.toml` in the state
+            folder, or all of them.
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
-        ValueError: fewer than one worker, the principal is no name for one, or `config`, `allow_local` or a proxy cannot be used.
+        ValueError: fewer than one worker, the principal is no name for one, or one of `config`, `allow_local`, `limits` and a
+            proxy of the environment cannot be used.
+        ManifestError: the state folder's `host.toml` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
 
@@ -278,22 +298,37 @@ async def open_host(
         if folder.resolve() == Path(workspace).resolve():  # what it holds is nothing for capsules to read
             folder = folder / OWN_FOLDER
             log.warning("the workspace is the state folder: the host keeps its own files in %s", folder)
-        stores = stack.enter_context(contextlib.closing(Stores(None if _in_memory(state_dir) else folder, wait_s=0)))
-        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, (cache,))))
+        ceilings = host_limits(None if _in_memory(state_dir) else folder, limits)
+        kept = None if _in_memory(state_dir) else folder
+        stores = stack.enter_context(
+            contextlib.closing(Stores(kept, 0, (ceilings.kv, ceilings.kv_of_all), ceilings.audit))
+        )
+        stack.enter_context(redacted_logs(stores.secrets.redactor))
+        usual = Path(
+            platformdirs.user_data_dir(APPLICATION)
+        )  # the state of hosts that are given no folder of their own
+        trusted = (*own_program(Path(workspace)), *trusted_in(places, Path(workspace)), usual)
+        hidden = (cache, usual) if usual.is_dir() else (cache,)
+        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, hidden, trusted)))
         configuration = Configuration(stores.settings, stores.secrets, config)
-        engine = Engine(cache / "modules")
+        engine = Engine(
+            cache / "modules", Bounds(ceilings.compile_memory, ceilings.compile_secs, ceilings.module_cache)
+        )
         contracts = Contracts.read(contracts_files())
         rules = Rules(contracts)
-        bus = Bus(rules=rules)
+        backlog = Backlog(ceilings.waiting, ceilings.waiting_of_principal)
+        bus = Bus(None, rules, backlog, ceilings.watched, ceilings.publish_bytes_per_sec)
+        bus.redacted = stores.secrets.redactor.whole
         async with _nursery() as nursery:
-            turns = Turns(engine, bus.lock, workers or min(os.cpu_count() or 1, WORKERS))
-            instances, accounts = Instances(), Accounts()
+            threads = workers or min(os.cpu_count() or 1, WORKERS)
+            turns = Turns(engine, bus.lock, threads)
+            instances, accounts = Instances(memory_bytes=ceilings.memory, threads=threads + 1), Accounts()
             try:
                 dispatcher = Dispatcher(bus, turns, principal, accounts)
                 bus.sink = dispatcher
                 patience = None if _in_memory(state_dir) else Patience(stores.retries, turns)
                 auditing = Auditing(stores.audit, stores.secrets.redacted, patience)
-                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing)
+                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing, ceilings.call_bytes)
                 loader = Loader(
                     engine,
                     Linker(engine.wasmtime, imports),
@@ -304,15 +339,38 @@ async def open_host(
                     auditing.denied,
                     configuration.hide_given,
                     stores.secrets.redacted,
+                    ceilings,
                 )
-                lifecycle = None if _in_memory(state_dir) else Lifecycle(stores.installed, turns, configuration.tell)
+                lifecycle = Lifecycle(stores.installed, turns, configuration.tell, ceilings.hook_secs)
 
                 def gone(capsule: Capsule) -> None:
                     functions.forget(capsule)
 
                 run_loops = RunLoops(bus, turns, nursery, gone)
+                consent = Consent(
+                    contracts,
+                    bound_once,
+                    capsules_folder(),
+                    trust,
+                    None if _in_memory(state_dir) else stores.trusted,
+                    ""
+                    if state_dir is None or _in_memory(state_dir)
+                    else f"--state-dir {quote(str(folder.absolute()))}",
+                )
                 registry = Registry(
-                    loader, dispatcher, bus, run_loops, principal, accounts, bound_once, contracts, trust, lifecycle
+                    loader,
+                    dispatcher,
+                    bus,
+                    run_loops,
+                    principal,
+                    accounts,
+                    bound_once,
+                    contracts,
+                    consent,
+                    stores.origins.claim,
+                    None if _in_memory(state_dir) else lifecycle,
+                    nursery,
+                    ceilings.start_secs,
                 )
                 stack.callback(registry.close)
                 functions = HostFunctions(
@@ -333,13 +391,17 @@ async def open_host(
                 )
                 stack.callback(functions.close)
                 functions.offer_to(imports)
-                await registry.load(places, capsules_folder(), strict)
+                await registry.load(places, strict)
                 _tell_unknown(config or {}, registry)
-                tools = Tools(bus, turns, dispatcher, registry, principal, functions.cancel_children)
+                tools = Tools(bus, turns, dispatcher, registry, rules.exchanges, principal, functions.cancel_children)
                 announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
-                replacing = Replacing(
-                    registry, bus, run_loops, turns, nursery, gone, announcing.change, announcing.seen
-                )
+
+                def changed() -> None:
+                    roots.trust(())  # a version that was put there is other files
+                    announcing.change()
+
+                registry.starting.joined = changed
+                replacing = Replacing(registry, bus, run_loops, turns, nursery, gone, changed, announcing.seen)
                 methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(_sweep, instances, bus, registry)
@@ -380,10 +442,14 @@ async def _sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
     while True:
         await trio.sleep(SWEEP_S)
         now = time.monotonic()
-        for batch in _batches(instances.take_idle(now)):
+        idle = instances.take_idle(now)
+        for batch in _batches(idle):
             for instance in batch:
                 instance.close()
             await trio.lowlevel.checkpoint()
+        if len(idle) >= TRIMMED_FROM:
+            idle.clear()
+            await trio.to_thread.run_sync(trim)
         for capsule in list(registry.capsules.values()):
             for principals in _batches(list(capsule.queues.by_principal)):
                 with bus.lock:

@@ -25,6 +25,7 @@ from astrid_host.syscalls.ipc import Ipc
 from astrid_host.syscalls.kv import Kv
 from astrid_host.syscalls.paths import Roots
 from astrid_host.syscalls.sys import Sys
+from astrid_host.syscalls.threads import Threads
 
 if TYPE_CHECKING:
     from astrid_host.syscalls.addresses import Airlock
@@ -99,11 +100,12 @@ class HostFunctions:
             from astrid_host.syscalls.http.proxies import Proxies
 
             self._proxies = Proxies.of_environment()
+        self._threads = Threads()
         self._doorways = Doorways(private, owner)
         configuration.answer(SOCKET_PATH, self._doorways.told)
         if self._allow_local:
             try:
-                assert self._airlock, "made to read its rows"
+                _ = self._airlock  # made to read its rows
             except ValueError as error:
                 raise ValueError(f"allow_local: {error}") from None
 
@@ -179,15 +181,16 @@ class HostFunctions:
         return (Ipc(self._bus, self._turns),)
 
     def _kv(self) -> Iterable[Interface]:
-        return (Kv(self._stores.kv),)
+        return (Kv(self._stores.kv, self._threads),)
 
     def _sys(self) -> Iterable[Interface]:
-        return (Sys(self._registry, self._configuration, lambda: self._registry.complete),)
+        complete, redacted = (lambda: self._registry.complete), self._stores.secrets.redactor.whole
+        return (Sys(self._registry, self._configuration, complete, redacted),)
 
     def _fs(self) -> Iterable[Interface]:
         from astrid_host.syscalls.fs import Fs, Views
 
-        return (Fs(self._roots, Views(self._registry.folders, self._wit)),)
+        return (Fs(self._roots, Views(self._registry.folders, self._wit), self._threads),)
 
     def _io(self) -> Iterable[Interface]:
         from astrid_host.syscalls.io import Errors, Poll, Streams
@@ -212,7 +215,7 @@ class HostFunctions:
     def _approval(self) -> Iterable[Interface]:
         from astrid_host.syscalls.approval import Approval
 
-        workspace, redacted = str(self._workspace.resolve()), self._stores.secrets.redacted
+        workspace, redacted = str(self._workspace.resolve()), self._stores.secrets.redactor.whole
         return (Approval(self._questions, self._stores.approvals, workspace, self._policy, redacted=redacted),)
 
     def _elicit(self) -> Iterable[Interface]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from astrid_host.abi import HOST_BYTES
 from astrid_host.calls import Tasks
 from astrid_host.engine import Import
 from astrid_host.syscalls.auditing import Auditing
@@ -18,6 +19,10 @@ from astrid_host.wit.types import Interface as WitInterface
 from astrid_host.wit.types import Resource
 
 DROP = "[resource-drop]"
+# Bytes that the arguments of one call may take in the host, where a function does not say so itself: texts and bytes as they
+# are, elements of lists as the objects that they become.
+TAKES = {"http": 16 << 20, "net": 12 << 20, "io": 12 << 20, "process": 48 << 20}
+OTHERS_TAKE = 1 << 20
 
 
 class HostImports:
@@ -27,9 +32,13 @@ class HostImports:
         packages: the WIT packages.
         tasks: runs host functions that are `async def`.
         auditing: makes rows of calls; None for a host that keeps none.
+        call_bytes: the most that any of them may take.
     """
 
-    def __init__(self, packages: Packages, tasks: Tasks, auditing: Auditing | None = None) -> None:
+    def __init__(
+        self, packages: Packages, tasks: Tasks, auditing: Auditing | None = None, call_bytes: int = HOST_BYTES
+    ) -> None:
+        self._call_bytes = call_bytes
         self._packages = packages
         self._tasks = tasks
         self._auditing = auditing
@@ -60,19 +69,20 @@ class HostImports:
         package = module.partition(":")[2].partition("/")[0]
         if package in self._offered:
             self.provide(self._offered.pop(package)())
-        function = self._provided.get(module, {}).get(name)
-        if function is None:
-            function = Denied(interface).functions()[name]
-        elif self._auditing is not None:
+        provided = self._provided.get(module, {}).get(name)
+        function = provided or Denied(interface).functions()[name]
+        takes = min(function.takes or TAKES.get(package, OTHERS_TAKE), self._call_bytes)
+        if self._auditing is not None and provided is not None:
             function = self._auditing.audited(module, function)
         if function.waits:
-            return Import(declared, self._tasks.waiting(function.run), waits=True)
-        return Import(declared, function.run, waits=function.suspends)
+            return Import(declared, self._tasks.waiting(function.run), True, takes)
+        return Import(declared, function.run, function.suspends, takes)
 
     def known(self) -> Iterable[tuple[str, str]]:
         for module in self._packages.interfaces():
             interface = self._packages.interface(module)
-            assert isinstance(interface, WitInterface), "a listed interface can be read"
+            if not isinstance(interface, WitInterface):
+                raise TypeError(f"{module} is listed and is no interface")
             for name in interface.functions:
                 yield module, name
             for name, declared in interface.types.items():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from astrid_host.capsules import Capsule
+from astrid_host.gates import Ask
 from astrid_host.tools import tools_of
 
 
@@ -22,6 +24,8 @@ class CapsuleInfo(msgspec.Struct, frozen=True):
         handlers: topic patterns of its active handlers.
         inactive: those of rows that are never called.
         acl: the topic patterns that it may publish on.
+        trust: `bundled`, `trusted` with all that it asks for, `plain` when it asks for nothing that needs consent, or `refused`.
+        asks: what it asks for beyond a plain tool.
         roles: in which its word counts, by name.
         unheard: of those patterns, the ones that reach topics on which its word does not count, with why.
         source_id: the UUID that stands on what it publishes.
@@ -39,6 +43,8 @@ class CapsuleInfo(msgspec.Struct, frozen=True):
     handlers: list[str]
     inactive: list[str]
     acl: list[str]
+    trust: Literal["bundled", "trusted", "plain", "refused"]
+    asks: list[Ask]
     roles: list[str]
     unheard: dict[str, str]
     source_id: str
@@ -61,6 +67,8 @@ def capsule_info(capsule: Capsule) -> CapsuleInfo:
         handlers=[handler.pattern for handler in capsule.handlers],
         inactive=list(capsule.inactive),
         acl=list(manifest.publish) if manifest else [],
+        trust=_trust(capsule),
+        asks=list(capsule.asks),
         roles=sorted(capsule.roles),
         unheard=dict(capsule.unheard),
         source_id=capsule.source_id,
@@ -69,6 +77,14 @@ def capsule_info(capsule: Capsule) -> CapsuleInfo:
         traps=capsule.account.failures.get("trap", 0),
         memory_bytes=capsule.pool.held_bytes() if capsule.linked is not None else 0,
     )
+
+
+def _trust(capsule: Capsule) -> Literal["bundled", "trusted", "plain", "refused"]:
+    if capsule.bundled:
+        return "bundled"
+    if capsule.trusted:
+        return "trusted"
+    return "refused" if any(ask.needed for ask in capsule.asks) else "plain"
 
 
 def _inactive(capsule: Capsule, tool: str) -> bool:

@@ -1,8 +1,9 @@
 """What the kernel answers when it is asked over the bus: `astrid.v1.request.<x>` is answered on `astrid.v1.response.<x>`.
 
 A request is `{"type": "raw_json", "method": M, "params": {...}}`; what has no `method` is traffic between capsules and left
-alone. The answer is `{"status": S, "data": ...}` with the caller's principal and the nil source: S is `Success`, or a word of its
-own for some methods; `Error` has what went wrong as its data. What changes the host (`ReloadCapsule`, `UnloadCapsule`,
+alone. A guest is told nothing of other principals and of the host's process; the owner, who asks from outside, is told all. The
+answer is `{"status": S, "data": ...}` with the caller's principal and the nil source: S is `Success`, or a word of its own for
+some methods; `Error` has what went wrong as its data. What changes the host (`ReloadCapsule`, `UnloadCapsule`,
 `Shutdown`) is answered only to the host's owner, who asks from outside or through a capsule that is an uplink. (Astrid, kernel
 requests.)
 """
@@ -67,12 +68,12 @@ class KernelMethods:
         self._begun = time.monotonic()
         self.connections: dict[str, int] = {}
         self.shut_down: Callable[[], None] | None = None
-        self._tells: Mapping[str, tuple[str, Callable[[], Any]]] = {
-            "ListCapsules": ("Success", self._names),
+        self._tells: Mapping[str, tuple[str, Callable[[Event], Any]]] = {
+            "ListCapsules": ("Success", lambda _: self._names()),
             "GetStatus": ("Status", self._status),
-            "GetAgentReadiness": ("AgentReadiness", self._readiness),
-            "GetCommands": ("Commands", self._commands),
-            "GetCapsuleMetadata": ("CapsuleMetadata", self._metadata),
+            "GetAgentReadiness": ("AgentReadiness", lambda _: self._readiness()),
+            "GetCommands": ("Commands", lambda _: self._commands()),
+            "GetCapsuleMetadata": ("CapsuleMetadata", lambda _: self._metadata()),
         }
         self._changes: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
             "ReloadCapsule": self._reload,
@@ -91,7 +92,7 @@ class KernelMethods:
             return False
         tell = self._tells.get(method)
         if tell is not None:
-            self._answer(event, tell[0], tell[1]())
+            self._answer(event, tell[0], tell[1](event))
         elif method in self._changes and not self._may_change(event):
             self._answer(
                 event, "Error", f"only the host's owner, {self._owner}, may ask for {method}, and not by a capsule"
@@ -162,15 +163,22 @@ class KernelMethods:
     def _names(self) -> list[str]:
         return [capsule.id for capsule in self._ready()]
 
-    def _status(self) -> dict[str, Any]:
+    def _status(self, asked: Event) -> dict[str, Any]:
+        outside = asked.source_id == NIL_SOURCE
+        all_of_it = outside and asked.principal == self._owner
+        connections = {
+            principal: count
+            for principal, count in sorted(self.connections.items())
+            if all_of_it or principal == asked.principal
+        }
         return {
-            "pid": os.getpid(),
+            "pid": os.getpid() if outside else 0,
             "uptime_secs": int(time.monotonic() - self._begun),
             "version": self._version,
             "ephemeral": False,
-            "connected_clients": sum(self.connections.values()),
+            "connected_clients": sum(connections.values()),
             "connections_by_principal": [
-                {"principal": principal, "count": count} for principal, count in sorted(self.connections.items())
+                {"principal": principal, "count": count} for principal, count in connections.items()
             ],
             "loaded_capsules": self._names(),
         }

@@ -70,6 +70,7 @@ class HostStats(msgspec.Struct, frozen=True):
         quarantined: what is in quarantine now.
         capsules: by id.
         principals: by name. Above 10,000 the rest is counted together as `*`.
+        memory_bytes: linear memory of all instances.
     """
 
     events: int
@@ -85,6 +86,7 @@ class HostStats(msgspec.Struct, frozen=True):
     quarantined: tuple[Quarantined, ...]
     capsules: Mapping[str, Usage]
     principals: Mapping[str, Usage]
+    memory_bytes: int = 0
 
 
 def usage_of(account: Account) -> Usage:

@@ -47,7 +47,7 @@ async def _measure() -> dict[str, Spread]:
     with tempfile.TemporaryDirectory(prefix="astrid-host-bench-") as folder, trio.fail_after(LIMIT_S):
         relay(Path(folder))
         async with (
-            open_host([folder], state_dir=":memory:", workspace=folder, strict=True) as host,
+            open_host([folder], trust=True, state_dir=":memory:", workspace=folder, strict=True) as host,
             host.subscribe(RELAYED) as relayed,
         ):
             await _turn(host, relayed, names, 0.0)  # makes an instance for each

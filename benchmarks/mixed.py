@@ -48,7 +48,7 @@ async def _measure() -> dict[str, Spread]:
 
 async def _turn(folder: str, count: int) -> list[int]:
     """The nanoseconds of calls while `count` guests compute."""
-    async with open_host([*TOOLS, folder], state_dir=":memory:", workspace=folder, strict=True) as host:
+    async with open_host([*TOOLS, folder], trust=True, state_dir=":memory:", workspace=folder, strict=True) as host:
 
         async def call() -> None:
             result = await host.tools.execute("word_count", {"text": TEXT})

@@ -19,9 +19,11 @@ from astrid_host.abi.exports import ExportKind, export_kinds
 from astrid_host.abi.layout import CoreSignature, core_signature
 from astrid_host.abi.reach import inner_imports
 from astrid_host.abi.resources import HandleTable
+from astrid_host.abi.runtime import HOST_BYTES
 from astrid_host.abi.values import Err, Ok, Some, Variant
 
 __all__ = [
+    "HOST_BYTES",
     "CoreExport",
     "CoreImport",
     "CoreModule",

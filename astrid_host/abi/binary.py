@@ -1,8 +1,8 @@
 """Reading WebAssembly binaries: sections, types, imports, exports, code. No length in a file is trusted.
 
 Malformed input is a `ModuleRefused` that says where. Nothing here validates a module: the engine does that when it compiles,
-and whatever it would refuse may be read here as something else, but never beyond the file, and never at more cost than a
-small multiple of it.
+and whatever it would refuse may be read here as something else, but never beyond the file. Python objects are made of a file
+only up to a bound (`Bound`): a module with more sections, entries or names than any capsule has is refused before they are read.
 """
 
 from __future__ import annotations
@@ -18,20 +18,51 @@ MAGIC = b"\0asm"
 CORE, COMPONENT = b"\x01\0\0\0", b"\x0d\0\x01\0"
 _TYPES = {0x7F: "i32", 0x7E: "i64", 0x7D: "f32", 0x7C: "f64", 0x7B: "v128", 0x70: "funcref", 0x6F: "externref"}
 _KINDS = ("func", "table", "memory", "global", "tag")
-# As many types, functions, imports or exports as engines allow in one module.
-ENTRIES = 1_000_000
+# Of one file, all modules in a component together. A capsule made from JavaScript, engine included, has 30,000 functions.
+SECTIONS = 10_000
+ENTRIES = 400_000  # sections, types and their parts, imports, functions (which count twice), exports
+NAME_BYTES = 1 << 20
+IMPORTS = EXPORTS = 10_000
 Limits: TypeAlias = tuple[int, int | None]  # at first and at most, None without a bound
 
 
+class Bound:
+    """How much more of a file is read. One belongs to one file."""
+
+    __slots__ = ("entries", "names", "sections")
+
+    def __init__(self) -> None:
+        self.sections, self.entries, self.names = SECTIONS, ENTRIES, NAME_BYTES
+
+    def section(self) -> None:
+        self.sections -= 1
+        if self.sections < 0:
+            raise ModuleRefused(f"it has more than {SECTIONS} sections: no capsule is built so")
+
+    def take(self, entries: int) -> None:
+        self.entries -= entries
+        if self.entries < 0:
+            raise ModuleRefused(
+                f"its types, imports, functions and exports are more than {ENTRIES} entries: build it with link-time "
+                "optimisation, or split the capsule"
+            )
+
+    def name(self, size: int) -> None:
+        self.names -= size
+        if self.names < 0:
+            raise ModuleRefused(f"the names in it have more than {NAME_BYTES} bytes: no capsule needs so many")
+
+
 class Reader:
-    """A cursor over bytes that never leaves them."""
+    """A cursor over bytes that never leaves them. With a bound it refuses what is too much before it reads that."""
 
-    __slots__ = ("at", "data", "end")
+    __slots__ = ("at", "bound", "data", "end")
 
-    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None, bound: Bound | None = None) -> None:
         self.data = data
         self.at = at
         self.end = len(data) if end is None else end
+        self.bound = bound
 
     def fail(self, what: str) -> ModuleRefused:
         return ModuleRefused(f"malformed WebAssembly: {what} at byte {self.at:#x}")
@@ -77,6 +108,8 @@ class Reader:
         length = self.number()
         begin = self.at
         self.skip(length)
+        if self.bound is not None:
+            self.bound.name(length)
         try:
             return self.data[begin : self.at].decode()
         except UnicodeDecodeError:
@@ -87,15 +120,15 @@ class Reader:
         length = self.number()
         begin = self.at
         self.skip(length)
-        return Reader(self.data, begin, self.at)
+        return Reader(self.data, begin, self.at, self.bound)
 
     def count(self) -> int:
         """How many entries follow: each takes a byte at least."""
         count = self.number()
-        if count > ENTRIES:
-            raise self.fail(f"it names {count} entries, expected at most {ENTRIES},")
         if count > self.end - self.at:
             raise self.fail("it names more entries than it has bytes")
+        if self.bound is not None:
+            self.bound.take(count)
         return count
 
 
@@ -149,38 +182,46 @@ class Outline(msgspec.Struct):
     functions: list[int] = []  # type index of each function, imported ones first
     imported_functions: int = 0
     exports: list[CoreExport] = []
+    tables: list[int] = []  # with how many elements each begins, imported ones left out
     memories: list[Limits] = []  # in pages, imported ones first
     bodies: list[tuple[int, int]] = []  # of the functions defined here
     customs: list[str] = []
 
 
-def sections(data: bytes, begin: int = 8, end: int | None = None) -> Iterator[tuple[int, Reader]]:
+def sections(
+    data: bytes, begin: int = 8, end: int | None = None, bound: Bound | None = None
+) -> Iterator[tuple[int, Reader]]:
     """The sections of a module or component: their numbers and contents."""
-    reader = Reader(data, begin, end)
+    reader = Reader(data, begin, end, bound)
     while reader.at < reader.end:
+        if bound is not None:
+            bound.section()
         number = reader.byte()
         yield number, reader.part()
 
 
-def read_outline(data: bytes) -> Outline:
+def read_outline(data: bytes, bound: Bound) -> Outline:
     """Read a core module.
 
+    Args:
+        data: the module.
+        bound: of the file that it is in.
+
     Raises:
-        ModuleRefused: it is malformed.
+        ModuleRefused: it is malformed, or more than the bound allows.
     """
     outline = Outline()
     readers = {
         1: _read_types,
         2: _read_imports,
         3: _read_functions,
+        4: _read_tables,
         5: _read_memories,
         7: _read_exports,
         10: _read_code,
     }
-    for number, reader in sections(data):
+    for number, reader in sections(data, bound=bound):
         if number == 0:
-            if len(outline.customs) == ENTRIES:
-                raise reader.fail(f"it has more than {ENTRIES} custom sections")
             outline.customs.append(reader.name())
         elif number in readers:
             readers[number](outline, reader)
@@ -209,6 +250,8 @@ def _read_types(outline: Outline, reader: Reader) -> None:
 
 def _read_imports(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
+        if len(outline.imports) == IMPORTS:
+            raise ModuleRefused(f"it has more than {IMPORTS} imports: this host has a few hundred functions")
         module, name, kind = reader.name(), reader.name(), reader.byte()
         if kind == 0:
             index = reader.number()
@@ -254,12 +297,22 @@ def _read_functions(outline: Outline, reader: Reader) -> None:
         outline.functions.append(index)
 
 
+def _read_tables(outline: Outline, reader: Reader) -> None:
+    for _ in range(reader.count()):
+        if reader.data[reader.at : reader.at + 1] == b"\x40":
+            raise ModuleRefused("it has a table with an initial value for its elements, which capsules may not have")
+        _value_type(reader)
+        outline.tables.append(_limits(reader)[0])
+
+
 def _read_memories(outline: Outline, reader: Reader) -> None:
     outline.memories.extend(_limits(reader) for _ in range(reader.count()))
 
 
 def _read_exports(outline: Outline, reader: Reader) -> None:
     for _ in range(reader.count()):
+        if len(outline.exports) == EXPORTS:
+            raise ModuleRefused(f"it has more than {EXPORTS} exports: a capsule needs a handful")
         name, kind, index = reader.name(), reader.byte(), reader.number()
         if kind >= len(_KINDS):
             raise reader.fail(f"an export of kind {kind}")

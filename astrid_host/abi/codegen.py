@@ -16,6 +16,7 @@ from astrid_host.abi.layout import CoreSignature, core_signature, spills_params,
 from astrid_host.abi.lift import Lifter
 from astrid_host.abi.lower import Lowerer
 from astrid_host.abi.resources import HandleTable
+from astrid_host.abi.runtime import HOST_BYTES, RESULT_BYTES
 from astrid_host.abi.source import Source, deferred
 from astrid_host.wit.types import Enum, Function, Resource, ResultOf, TupleOf, Type, Variant
 
@@ -42,16 +43,17 @@ class ImportCode:
 
     `lift_params(guest, args)` gives the parameters as Python values; `args` are the flat core values, integers unsigned, with
     the place for the result last where there is one. That place is checked here too, so that a bad one stops the call
-    before it has done anything. `lower_result(guest, args, value)` and `lower_error(guest, args, case, payload)` are called with
-    the same `args` and give the flat result, None without one. Lifting raises `GuestFault`, lowering `TypeError` or
-    `ValueError`, and `GuestFault` from the guest's allocator.
+    before it has done anything. Parameters that take more than `most` bytes in the host are refused before they are copied: with
+    the function's own error where it has a case for that, else as a `GuestFault`. `lower_result(guest, args, value)` and
+    `lower_error(guest, args, case, payload)` are called with the same `args` and give the flat result, None without one.
+    Lifting raises `GuestFault`, lowering `TypeError` or `ValueError`, and `GuestFault` from the guest's allocator.
     """
 
     __slots__ = ("lift_params", "lower_error", "lower_result", "signature")
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, most: int = HOST_BYTES) -> None:
         self.signature = core_signature(function, "import")
-        self.lift_params: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] = _lift_params(function)
+        self.lift_params: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]] = _lift_params(function, most)
         self.lower_result: Callable[[Any, tuple[Any, ...], Any], Flat] = _lower_result(function)
         self.lower_error: Callable[[Any, tuple[Any, ...], str, Any], Flat] = _lower_error(function)
 
@@ -65,11 +67,11 @@ class ExportCode:
 
     __slots__ = ("lift_result", "lower_params", "post_return_signature", "signature")
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, most: int = RESULT_BYTES) -> None:
         self.signature = core_signature(function, "export")
         self.post_return_signature = CoreSignature(self.signature.results, ())
         self.lower_params: Callable[..., tuple[Any, ...]] = _lower_params(function)
-        self.lift_result: Callable[[Any, Flat], Any] = _lift_result(function)
+        self.lift_result: Callable[[Any, Flat], Any] = _lift_result(function, most)
 
 
 class DropCode:
@@ -96,15 +98,15 @@ class DropCode:
 
 
 @cache
-def compile_import(function: Function) -> ImportCode:
-    """The code for a host function; the same object for the same function."""
-    return ImportCode(function)
+def compile_import(function: Function, most: int = HOST_BYTES) -> ImportCode:
+    """The code for a host function whose parameters take so many bytes at most; the same object for the same function."""
+    return ImportCode(function, most)
 
 
 @cache
-def compile_export(function: Function) -> ExportCode:
-    """The code for an exported function; the same object for the same function."""
-    return ExportCode(function)
+def compile_export(function: Function, most: int = RESULT_BYTES) -> ExportCode:
+    """The code for an exported function whose result takes so many bytes at most; the same object for the same function."""
+    return ExportCode(function, most)
 
 
 @cache
@@ -113,7 +115,19 @@ def compile_drop(resource: Resource) -> DropCode:
     return DropCode(resource)
 
 
-def _lift_params(function: Function) -> Any:
+# The cases, best first, with which a function may answer that its arguments are too large.
+_TOO_MUCH = ("too-large", "body-too-large", "invalid-input", "invalid-request", "quota")
+
+
+def _case_for_too_much(function: Function) -> str | None:
+    result = function.result
+    if not isinstance(result, ResultOf) or not isinstance(result.err, Variant | Enum):
+        return None
+    empty = [name for name, of in layout.cases_of(result.err) or () if of is None]
+    return next((case for case in _TOO_MUCH if case in empty), None)
+
+
+def _lift_params(function: Function, most: int) -> Any:
     kinds = tuple(param.type for param in function.params)
     retptr = spills_result(function)
     if not kinds and not retptr:
@@ -133,10 +147,10 @@ def _lift_params(function: Function) -> Any:
         values = [lifter.flat(param.type, names, f"{function.core_name}: {param.name}") for param in function.params]
         return f"({''.join(f'{value}, ' for value in values)})"
 
-    return _lifting("def lift_params(guest, args)", function.core_name, kinds, body)
+    return _lifting("def lift_params(guest, args)", function.core_name, kinds, body, most, _case_for_too_much(function))
 
 
-def _lift_result(function: Function) -> Any:
+def _lift_result(function: Function, most: int) -> Any:
     if function.result is None:
         return lambda _guest, _flat: None
     result, path = function.result, f"{function.core_name}: its result"
@@ -147,29 +161,34 @@ def _lift_result(function: Function) -> Any:
             return lifter.memory(result, "flat", path)
         return lifter.flat(result, ["flat"] if layout.flatten(result) else [], path)
 
-    return _lifting("def lift_result(guest, flat)", path, (result,), body)
+    return _lifting("def lift_result(guest, flat)", path, (result,), body, most)
 
 
-def _lifting(signature: str, what: str, kinds: tuple[Type, ...], body: Callable[[Source, Lifter], str]) -> Any:
-    """A function that lifts these types: what `body` emits, with what it needs around it."""
+def _lifting(
+    signature: str,
+    what: str,
+    kinds: tuple[Type, ...],
+    body: Callable[[Source, Lifter], str],
+    most: int,
+    case: str | None = None,
+) -> Any:
+    """A function that lifts these types, of so many bytes at most: what `body` emits, with what it needs around it."""
 
     def emit(source: Source) -> None:
-        lifter = Lifter(source, kinds)
+        lifter = Lifter(source, kinds, most, case)
         with source.block("try"):
             value = body(source, lifter)
-            if lifter.takes and lifter.lends:
-                source.add(f"still_lent({what!r}, taken, lent)")
             source.add(f"return {value}")
         with source.block("except UnicodeDecodeError as error"):
             if lifter.takes:
                 source.add("discard(taken)")
             source.add(f"raise not_utf8({what!r}, error) from None")
         if lifter.takes:
-            with source.block("except GuestFault"):
+            with source.block("except (GuestFault, HostError)"):
                 source.add("discard(taken)")
                 source.add("raise")
         needs = ["view = guest.view", "size = len(view)"] if lifter.looks else []
-        needs += ["budget = min(size * HOST_BYTES_PER_GUEST_BYTE, HOST_BYTES)"] if lifter.has_lists else []
+        needs += [f"budget = min(size * HOST_BYTES_PER_GUEST_BYTE, {most})"] if lifter.has_lists else []
         needs += ["taken, lent = [], []"] if lifter.takes else []
         source.lines[1:1] = [f"    {line}" for line in needs]
 

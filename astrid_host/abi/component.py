@@ -15,7 +15,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from astrid_host.abi.binary import COMPONENT, CORE, MAGIC, CoreExport, CoreImport, Outline, read_outline, sections
+from astrid_host.abi.binary import (
+    COMPONENT,
+    CORE,
+    MAGIC,
+    Bound,
+    CoreExport,
+    CoreImport,
+    Outline,
+    read_outline,
+    sections,
+)
+from astrid_host.abi.encodings import check_encodings
 from astrid_host.errors import ModuleRefused
 
 DEPTH, MODULES = 8, 1_000
@@ -57,25 +68,30 @@ def core_module(wasm: bytes) -> CoreModule:
         wasm: a file's content: a core module or a component, in binary form.
 
     Raises:
-        ModuleRefused: it is no WebAssembly, is malformed, or is a component without exactly one main module.
+        ModuleRefused: it is no WebAssembly, is malformed, has more sections, entries or names than any capsule, passes strings in
+            another encoding than UTF-8, or is a component without exactly one main module.
     """
+    bound = Bound()
     if not wasm.startswith(MAGIC) or len(wasm) < 8:
         raise ModuleRefused(_not_wasm(wasm))
     version = wasm[4:8]
     if version == CORE:
-        return CoreModule(wasm, False, read_outline(wasm))
+        outline = read_outline(wasm, bound)
+        check_encodings(wasm)
+        return CoreModule(wasm, False, outline)
     if version != COMPONENT:
         raise ModuleRefused(
             f"it is WebAssembly of version {version.hex(' ')}: expected a core module ({CORE.hex(' ')}) or a component "
             f"({COMPONENT.hex(' ')})"
         )
     inner: list[CoreModule] = []
-    for module in _modules(wasm, 8, len(wasm), 0):
+    for module in _modules(wasm, 8, len(wasm), 0, bound):
         if len(inner) == MODULES:
             raise ModuleRefused(f"the component has more than {MODULES} core modules: it is not a capsule; {_ADVICE}")
-        inner.append(CoreModule(module, True, read_outline(module)))
+        inner.append(CoreModule(module, True, read_outline(module, bound)))
     found = [module for module in inner if _is_main(module)]
     if len(found) == 1:
+        check_encodings(wasm)
         return found[0]
     wanted = f"export 'memory' and '{ENTRIES[0]}' or '{ENTRIES[1]}'"
     if found:
@@ -91,10 +107,10 @@ def _is_main(module: CoreModule) -> bool:
     return kinds.get("memory") == "memory" and any(kinds.get(entry) == "func" for entry in ENTRIES)
 
 
-def _modules(data: bytes, begin: int, end: int, depth: int) -> Iterator[bytes]:
+def _modules(data: bytes, begin: int, end: int, depth: int, bound: Bound) -> Iterator[bytes]:
     if depth > DEPTH:
         raise ModuleRefused(f"the component nests others more than {DEPTH} deep")
-    for number, reader in sections(data, begin, end):
+    for number, reader in sections(data, begin, end, bound):
         if number not in (_CORE_MODULE, _COMPONENT):
             continue
         head = data[reader.at : reader.at + 8]
@@ -104,7 +120,7 @@ def _modules(data: bytes, begin: int, end: int, depth: int) -> Iterator[bytes]:
         if number == _CORE_MODULE:
             yield data[reader.at : reader.end]
         else:
-            yield from _modules(data, reader.at + 8, reader.end, depth + 1)
+            yield from _modules(data, reader.at + 8, reader.end, depth + 1, bound)
 
 
 def _not_wasm(wasm: bytes) -> str:

@@ -20,7 +20,7 @@ from astrid_host.errors import ModuleRefused
 
 NAMES = ("run", "astrid-install", "astrid-upgrade")
 DEPTH = 64
-BYTES = 1 << 20  # of code that is looked at before it is found too much
+BYTES = 128 << 10  # of code that is looked at before it is found too much
 
 
 class ExportKind(enum.Enum):

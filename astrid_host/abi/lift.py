@@ -1,10 +1,10 @@
 """Generating code that lifts: from core values and guest memory to Python values.
 
-Everything that a guest gave is checked before it is used; what is wrong with it is a `GuestFault`. A call's strings and
-bytes are each at most as large as the guest's memory; what its lists cost the host together is bounded by a budget.
+Everything that a guest gave is checked before it is used; what is wrong with it is a `GuestFault`. All strings, bytes and
+lists of a call are paid from one budget before they are copied, also those that lie in the same place of the guest's memory.
 
-Names in generated code: `guest`, `view` (its memory), `size` (of it, in bytes), `budget` (bytes that lists may still cost),
-`taken` and `lent` (what handles gave).
+Names in generated code: `guest`, `view` (its memory), `size` (of it, in bytes), `budget` (bytes that may still be lifted),
+`taken` (what was given away) and `lent` (the handles that are lent to this call).
 """
 
 from __future__ import annotations
@@ -65,10 +65,13 @@ class Lifter:
     Args:
         source: what is being generated.
         kinds: the types of all that will be lifted.
+        most: bytes that it may take in the host, all together.
+        case: the error that answers more than that; None for a fault.
     """
 
-    def __init__(self, source: Source, kinds: tuple[Type, ...]) -> None:
+    def __init__(self, source: Source, kinds: tuple[Type, ...], most: int, case: str | None = None) -> None:
         self._source = source
+        self._most, self._case = most, case
         self.takes = any(layout.mentions(kind, Own) for kind in kinds)
         self.lends = any(layout.mentions(kind, Borrow) for kind in kinds)
         self.looks = self.has_lists = False  # whether what was emitted needs the memory, and the budget
@@ -80,7 +83,7 @@ class Lifter:
         if isinstance(kind, Primitive):
             return self._primitive(kind, names.pop(0), path)
         if isinstance(kind, Own | Borrow):
-            return self._handle(kind, names.pop(0))
+            return self._handle(kind, names.pop(0), path)
         if isinstance(kind, Flags):
             return self._flags(kind, [names.pop(0) for _ in range(layout.flag_words(len(kind.flags)))])
         parts = parts_of(kind)
@@ -108,8 +111,10 @@ class Lifter:
         """Emit the check that a value of `kind` may be read or written at `base`."""
         self._check_place(base, str(layout.size(kind)), alignment(kind), path)
 
-    def _check_place(self, base: str, length: str, align: int, path: str) -> None:
+    def _check_place(self, base: str, length: str, align: int, path: str, bounded: bool = False) -> None:
         unless = f"{base} + {length} > size"
+        if bounded:
+            unless = f"{length} > MOST_BYTES or {unless}"
         if align > 1:
             unless = f"{base} & {align - 1} or {unless}"
         self.looks = True
@@ -122,7 +127,7 @@ class Lifter:
             name = reading.leaf(offset, layout.PRIMITIVES[kind.name][2])
             return self._primitive(kind, name, path) if kind.name in ("char", "f32", "f64") else name
         if isinstance(kind, Own | Borrow):
-            return self._handle(kind, reading.leaf(offset, "I"))
+            return self._handle(kind, reading.leaf(offset, "I"), path)
         if isinstance(kind, Flags):
             code = layout.UNSIGNED[min(layout.size(kind), 4)]
             words = range(layout.flag_words(len(kind.flags)))
@@ -160,12 +165,11 @@ class Lifter:
         source = self._source
         element = kind.element if isinstance(kind, ListOf) else None
         if element is None or element == Primitive("u8"):
-            self._check_place(at, count, 1, path)
-            if source.loops:
-                self._spend(count, path)
+            self._check_place(at, count, 1, path, bounded=True)
+            self._spend(count, path)
             return source.bind(f"view[{at}:{at} + {count}].tobytes(){'.decode()' if element is None else ''}")
         length, align = layout.size(element), alignment(element)
-        self._check_place(at, f"{count} * {length}", align, path)
+        self._check_place(at, f"{count} * {length}", align, path, bounded=True)
         if not length:
             source.check(f"{count} > EMPTY_ELEMENTS", f"too_many({shown(path)}, {count})")
         self._spend(f"{count} * {host_cost(element)}", path)
@@ -187,15 +191,17 @@ class Lifter:
     def _spend(self, amount: str, path: str) -> None:
         self.has_lists = True
         self._source.add(f"budget -= {amount}")
-        self._source.check("budget < 0", f"too_much({shown(path)})")
+        self._source.check("budget < 0", f"too_much({shown(path)}, {self._most}, {self._case!r})")
 
-    def _handle(self, kind: Own | Borrow, index: str) -> str:
+    def _handle(self, kind: Own | Borrow, index: str, path: str) -> str:
         source = self._source
         owned = isinstance(kind, Own)
         resource = source.constant(kind.resource, "RESOURCE")
+        if owned and self.lends:
+            source.check(f"{index} in lent", f"still_lent({shown(path)}, {index})")
         held = source.bind(f"guest.handles.{'take' if owned else 'get'}({resource}, {index})", "h")
         if self.takes:
-            source.add(f"{'taken' if owned else 'lent'}.append({held})")
+            source.add(f"taken.append({held})" if owned else f"lent.append({index})")
         return held
 
     def _flags(self, kind: Flags, words: list[str]) -> str:

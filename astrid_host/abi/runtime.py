@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from astrid_host.abi.values import Err, Ok, Some, Variant
-from astrid_host.errors import GuestFault
+from astrid_host.errors import GuestFault, HostError
 
-__all__ = ["Err", "GuestFault", "Ok", "Some", "Variant"]
+__all__ = ["Err", "GuestFault", "HostError", "Ok", "Some", "Variant"]
 
 NAN = math.nan
 # A list of empty elements takes no memory, so only this bounds it.
 EMPTY_ELEMENTS = 1 << 16
-# What is lowered in one piece: the canonical ABI's own bound for lists.
+# What is lifted or lowered in one piece: the canonical ABI's own bound for strings and lists.
 MOST_BYTES = (1 << 28) - 1
-# What the lists of one call may cost the host, in bytes: their elements are Python objects, and may overlap in the guest.
+# What the strings and lists of one call may cost the host, in bytes, where its function does not say less: elements of lists
+# are Python objects, and may overlap in the guest.
 HOST_BYTES = 128 << 20
+RESULT_BYTES = 4 << 20  # the same of what a guest returns
 HOST_BYTES_PER_GUEST_BYTE = 16
 
 # Lifting: what the guest got wrong.
@@ -27,18 +29,23 @@ HOST_BYTES_PER_GUEST_BYTE = 16
 def bad_place(what: str, at: int, length: int, alignment: int, size: int) -> NoReturn:
     if at % alignment:
         raise GuestFault(f"{what}: the address {at:#x} is not a multiple of {alignment}")
-    raise GuestFault(f"{what}: {length} bytes at {at:#x} are not in the guest's memory of {size} bytes")
+    if at + length > size:
+        raise GuestFault(f"{what}: {length} bytes at {at:#x} are not in the guest's memory of {size} bytes")
+    raise GuestFault(f"{what}: {length} bytes in one piece: a string or list has at most {MOST_BYTES}")
 
 
 def too_many(what: str, count: int) -> NoReturn:
     raise GuestFault(f"{what}: {count} empty elements: expected at most {EMPTY_ELEMENTS}")
 
 
-def too_much(what: str) -> NoReturn:
-    raise GuestFault(
-        f"{what}: as Python values the lists of this call take more than {HOST_BYTES >> 20} MiB, or more than "
+def too_much(what: str, most: int, case: str | None) -> NoReturn:
+    told = (
+        f"{what}: in the host the texts and lists of this call take more than the {most} bytes that it takes, or more than "
         f"{HOST_BYTES_PER_GUEST_BYTE} times the guest's memory"
     )
+    if case is not None:
+        raise HostError(case, detail=told)
+    raise GuestFault(told)
 
 
 def not_utf8(what: str, error: UnicodeDecodeError) -> GuestFault:
@@ -57,10 +64,8 @@ def char(what: str, code: int) -> str:
     return chr(code)
 
 
-def still_lent(what: str, taken: list[Any], lent: list[Any]) -> None:
-    """What a call gives away it may not lend at the same time."""
-    if any(a is b for a in taken for b in lent):
-        raise GuestFault(f"{what}: a handle is given away while it is lent to the same call")
+def still_lent(what: str, index: int) -> NoReturn:
+    raise GuestFault(f"{what}: the handle {index} is given away while it is lent to the same call")
 
 
 def discard(reps: Iterable[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The broadcast half of the bus: a ring of the last 1,024 events that all broadcast receivers read.
+"""The broadcast half of the bus: a ring of the last 1,024 events, of 16 MiB at most, that all broadcast receivers read.
 
 Publishing never waits for a receiver. One that is so slow that the ring overtakes it goes on with the oldest event that is
 left, and the events it would have been given are counted as its lag. Receivers do not make an event received. Everything
@@ -14,6 +14,7 @@ from astrid_host.bus.losses import Losses
 from astrid_host.topics import bus_matches
 
 SLOTS = 1024
+RING_BYTES = 16 << 20
 VERDICTS_KEPT = 1024
 
 
@@ -69,18 +70,27 @@ class Receiver:
 
 
 class Ring:
-    """The last 1,024 events, kept while somebody reads them."""
+    """The last 1,024 events, kept while somebody reads them.
 
-    __slots__ = ("losses", "newest", "receivers", "slots")
+    Args:
+        most: bytes of payloads that are kept; the newest event is kept whatever its size.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_most", "_oldest", "losses", "newest", "receivers", "size", "slots")
+
+    def __init__(self, most: int = RING_BYTES) -> None:
         self.slots: list[Event | None] = [None] * SLOTS
+        self.size = 0
+        self._most = most
+        self._oldest = 1  # no event before it is kept
         self.newest = 0  # the last `seq` that was pushed
         self.receivers: list[Receiver] = []
         self.losses = Losses("were missed by broadcast receivers, which are not read fast enough")
 
     def join(self, receiver: Receiver, newest: int) -> None:
         """Let a receiver read what comes after the event numbered `newest`, the last one that was published."""
+        if not self.receivers:
+            self._oldest = newest + 1
         self.newest = newest
         receiver._ring = self
         receiver._next = newest + 1
@@ -92,17 +102,30 @@ class Ring:
         self.receivers.remove(receiver)
         if not self.receivers:
             self.slots = [None] * SLOTS
+            self.size = 0
 
     def push(self, event: Event) -> None:
         """Keep an event, whose `seq` follows the last one's, and wake who waits for it."""
-        at = event.seq % SLOTS
-        lost, self.slots[at] = self.slots[at], event
+        size = len(event.payload)
+        while self._oldest < event.seq and (event.seq - self._oldest >= SLOTS or self.size + size > self._most):
+            self._lose_oldest()
+        self.slots[event.seq % SLOTS] = event
+        self.size += size
         self.newest = event.seq
         for receiver in self.receivers:
-            if lost is not None and receiver._next <= lost.seq:
+            if receiver.listener is not None and receiver.wants(event):
+                receiver.listener()
+
+    def _lose_oldest(self) -> None:
+        at = self._oldest % SLOTS
+        lost, self.slots[at] = self.slots[at], None
+        self._oldest += 1
+        if lost is None:
+            return
+        self.size -= len(lost.payload)
+        for receiver in self.receivers:
+            if receiver._next <= lost.seq:
                 receiver._next = lost.seq + 1
                 if receiver.wants(lost):
                     receiver.lagged += 1
                     self.losses.count(receiver.name)
-            if receiver.listener is not None and receiver.wants(event):
-                receiver.listener()

@@ -15,10 +15,11 @@ from typing import Protocol
 
 import msgspec
 
-from astrid_host.bus.broadcast import Ring
+from astrid_host.bus.backlog import Backlog
+from astrid_host.bus.broadcast import RING_BYTES, Ring
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
-from astrid_host.bus.rates import RateLimiter
+from astrid_host.bus.rates import BYTES_PER_SECOND, Credit, RateLimiter
 from astrid_host.bus.reports import FAILED, SETTLED, Failure, Report, Settled, shorten
 from astrid_host.bus.subscriptions import Subscription, Subscriptions
 from astrid_host.payloads import NIL_SOURCE, Payload
@@ -60,6 +61,9 @@ class Bus:
     Args:
         sink: who queues events for handlers.
         rules: the contract of each topic, None for one that has none; without it no topic has one.
+        backlog: the account of what waits.
+        watched: bytes of events that are kept for broadcast receivers.
+        rate: bytes that one capsule may publish in a second for one principal.
 
     Attributes:
         seq: how many events were published.
@@ -67,19 +71,29 @@ class Bus:
         failures: how many events were not handled well, by reason.
         kernel_refused: events of the kernel that full queues refused, by capsule.
         stopping: the host ends what is under way; that is not warned of.
+        redacted: takes secrets out of what is told of failures.
     """
 
-    def __init__(self, sink: Sink | None = None, rules: Mapping[str, Rule | None] | None = None) -> None:
+    def __init__(
+        self,
+        sink: Sink | None = None,
+        rules: Mapping[str, Rule | None] | None = None,
+        backlog: Backlog | None = None,
+        watched: int = RING_BYTES,
+        rate: int = BYTES_PER_SECOND,
+    ) -> None:
         self.lock = threading.RLock()
         self.sink = sink
         self.rules = rules
-        self.subscriptions = Subscriptions()
-        self.ring = Ring()
-        self.rates = RateLimiter()
+        self.backlog = backlog or Backlog()
+        self.subscriptions = Subscriptions(self.backlog)
+        self.ring = Ring(watched)
+        self.rates = RateLimiter(rate)
         self.seq = 0
         self.bytes = 0
         self.failures: dict[str, int] = {}
         self.stopping = False
+        self.redacted: Callable[[str], str] = str
         self.kernel_refused = Losses("of the kernel were refused by full queues")
         self._observers: dict[str, list[Observer]] = {}
         self._prefix_observers: tuple[tuple[str, Observer], ...] = ()
@@ -95,6 +109,7 @@ class Bus:
         entering: bool = False,
         cause: Event | None = None,
         asks: bool = False,
+        credit: Credit | None = None,
     ) -> Event:
         """Number an event and queue it everywhere. The lock is held; nothing of it runs before the lock is let go.
 
@@ -102,6 +117,7 @@ class Bus:
             entering: it comes from outside, and does not follow from the handling of another.
             cause: the event that led to it.
             asks: tell when all its handlers have ended.
+            credit: who pays for what passes it on; by default who pays for its cause, or nobody.
         """
         self.seq += 1
         # What capsules publish was held to the contract before.
@@ -111,12 +127,27 @@ class Bus:
         self.bytes += len(guest)
         if cause is None:
             depth, root = 0, time.monotonic()
+            credit = credit or Credit(None, principal, len(guest))
         else:
             depth, root = cause.depth + 1, cause.root
+            credit = credit or cause.credit
         event = Event(
-            topic, guest, payload.data, principal, source_id, self.seq, time.time(), entering, depth, root, asks
+            topic,
+            guest,
+            payload.data,
+            principal,
+            source_id,
+            self.seq,
+            time.time(),
+            entering,
+            depth,
+            root,
+            asks,
+            payload.form,
+            credit,
         )
         self._spread(event)
+        event.forget_data()
         return event
 
     def _spread(self, event: Event) -> None:
@@ -171,6 +202,7 @@ class Bus:
         """
         of = event.topic if tried is None else tried
         # Of a quarantine one line is said when it begins, and what ends with the host is no news.
+        detail = shorten(self.redacted(failure.detail))  # what is cut first may leave half a secret
         quiet = self.stopping or failure.reason in ("no-handler", "quarantined")
         who = f"{failure.capsule}/{failure.action}: " if failure.capsule else ""
         log.log(
@@ -179,7 +211,7 @@ class Bus:
             of,
             who,
             failure.reason,
-            shorten(failure.detail),
+            detail,
         )
         if event.topic.startswith(KERNEL_TOPICS):
             return
@@ -189,7 +221,7 @@ class Bus:
             return
         report = Report(
             failure.reason,
-            shorten(failure.detail),
+            detail,
             of,
             event.seq,
             event.principal,

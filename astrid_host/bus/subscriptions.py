@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from astrid_host.bus.backlog import STEP_BITS, Backlog
 from astrid_host.bus.events import Event
 from astrid_host.bus.losses import Losses
 from astrid_host.topics import BusIndex
@@ -60,7 +61,9 @@ class Subscription:
         "_next",
         "_now",
         "_round",
+        "backlog",
         "budget",
+        "charged",
         "dropped",
         "listener",
         "losses",
@@ -77,6 +80,8 @@ class Subscription:
         self.principal = principal
         self.budget = budget
         self.size = 0  # bytes that wait
+        self.backlog: Backlog | None = None  # where they are accounted for, in steps
+        self.charged = 0  # steps of it
         self.waiting = 0  # events that wait
         self.dropped = 0  # since the beginning
         self.told = 0  # how many of them the subscriber was told of
@@ -99,6 +104,9 @@ class Subscription:
             return
         while self.size + size > self.budget:
             self._give_up_oldest()
+        if self.backlog is not None and self.backlog.pressed and not self._fits(self.backlog, size):
+            self._count_drop()
+            return
         lane = self._lanes.get(event.principal)
         if lane is None:
             # It begins with the next round, or one that comes and goes would never let this one end.
@@ -111,11 +119,33 @@ class Subscription:
         self._by_age.append(kept)
         self.size += size
         self.waiting += 1
+        if self.size >> STEP_BITS != self.charged:
+            self._charge()
         if self.listener is not None:
             self.listener()
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter()
+
+    def _fits(self, backlog: Backlog, size: int) -> bool:
+        """Whether it may hold so much more, once its oldest events have given way."""
+        while backlog.refuses(self.principal, size):
+            if not self.waiting:
+                return False
+            self._give_up_oldest()
+        return True
+
+    def _charge(self) -> None:
+        steps = self.size >> STEP_BITS
+        if self.backlog is not None:
+            self.backlog.change(self.principal, steps - self.charged)
+            self.charged = steps
+
+    def release(self) -> None:
+        """It holds nothing any more: it is not read again."""
+        if self.backlog is not None:
+            self.backlog.change(self.principal, -self.charged)
+        self.backlog, self.charged = None, 0
 
     def take(self) -> Event | None:
         """The next event: the oldest of the principal whose turn it is."""
@@ -166,7 +196,8 @@ class Subscription:
     def _give_up(self, kept: _Kept) -> None:
         """Drop the first event of a lane."""
         lane = kept.lane
-        assert lane.kept[0] is kept, "a lane gives up from its front"
+        if lane.kept[0] is not kept:
+            raise RuntimeError("a lane gives up from its front")
         lane.kept.popleft()
         kept.event = None
         if not lane.kept:
@@ -191,6 +222,8 @@ class Subscription:
     def _forget(self, kept: _Kept) -> None:
         self.size -= kept.size
         self.waiting -= 1
+        if self.size >> STEP_BITS != self.charged:
+            self._charge()
         by_age = self._by_age
         while by_age and by_age[0].event is None:
             by_age.popleft()
@@ -201,7 +234,8 @@ class Subscription:
 class Subscriptions:
     """All routed subscriptions, found by topic: `exact` has those to one topic, `wild` counts those to patterns."""
 
-    def __init__(self) -> None:
+    def __init__(self, backlog: Backlog | None = None) -> None:
+        self._backlog = backlog
         self.exact: dict[str, list[Subscription]] = {}
         self._patterns: BusIndex[Subscription] = BusIndex()
         self.wild = 0
@@ -209,6 +243,7 @@ class Subscriptions:
 
     def add(self, subscription: Subscription) -> None:
         subscription.losses = self.losses
+        subscription.backlog = self._backlog
         if "*" in subscription.pattern:
             self._patterns.insert(subscription.pattern, subscription)
             self.wild += 1
@@ -216,6 +251,7 @@ class Subscriptions:
             self.exact.setdefault(subscription.pattern, []).append(subscription)
 
     def remove(self, subscription: Subscription) -> None:
+        subscription.release()
         if "*" in subscription.pattern:
             self._patterns.remove(subscription.pattern, subscription)
             self.wild -= 1

@@ -6,7 +6,8 @@ whose threads only ever compute and are niced; they share by ticks. One that cal
 shares it, some host functions at a time: on a niced thread it would keep others from the interpreter. A call that waits is a
 suspended stack on no thread.
 
-What was woken and what begins take turns, so that neither can keep the other waiting. A turn in which somebody on the
+What was woken and what begins take turns, so that neither can keep the other waiting; while many wait, principals whose guests
+have computed little go before both. A turn in which somebody on the
 loop got what it waits for ends early.
 
 The lock that is handed in guards all queues. It is never held while a guest runs. A call ends exactly once, by
@@ -30,6 +31,7 @@ import trio
 from astrid_host.calls.call import Brake, Call
 from astrid_host.calls.clock import Clock
 from astrid_host.calls.crew import Crew
+from astrid_host.calls.shares import CROWD, Shares
 from astrid_host.engine import CHATTY_CALLS, Engine, Suspend
 from astrid_host.errors import GuestCancelled, GuestFailed, GuestTimeout
 
@@ -38,12 +40,18 @@ now = time.monotonic
 
 TURN_S = 0.002
 SERVED_S = 0.0003  # a turn is no longer than this once somebody on the loop was served
+SERVED_IN_CROWD_S = 0.001  # no turns are taken in between then, so that short ones would only let fewer calls run
 LONG_S = 0.001
 PRUNE_AT = 1024
 
 
 class Source(Protocol):
     """A queue of calls to come."""
+
+    @property
+    def principal(self) -> str | None:
+        """On whose behalf."""
+        ...
 
     def take(self) -> Call | None:
         """The next call; the lock is held. It makes itself runnable again when it has more to give."""
@@ -63,6 +71,8 @@ class Turns:
         self.lock = lock
         self.runnable: deque[Source] = deque()
         self.woken: deque[Call] = deque()  # calls under way that may go on
+        self.ahead: deque[Source] = deque()  # what goes before both: of principals who have had little, while many wait
+        self.shares = Shares()
         self.served = False  # somebody on the loop got what it waits for
         self._woken_last = False
         self.live: set[Call] = set()
@@ -81,7 +91,10 @@ class Turns:
     # Making work. `*_locked` is called with the lock held; the rest must not be.
 
     def schedule_locked(self, source: Source) -> None:
-        self.runnable.append(source)
+        if len(self.runnable) >= CROWD and self.shares.has_had_little(source.principal):
+            self.ahead.append(source)
+        else:
+            self.runnable.append(source)
 
     def tell(self, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop's thread soon: at the end of a turn. From any thread."""
@@ -107,7 +120,10 @@ class Turns:
 
     def _go_on_locked(self, call: Call) -> None:
         call.parked = False
-        self.woken.append(call)
+        if len(self.woken) >= CROWD and self.shares.has_had_little(call.principal):
+            self.ahead.append(call)
+        else:
+            self.woken.append(call)
 
     def brake_locked(self, call: Call, brake: Brake) -> None:
         """Let a call that computes stand still at its next epoch check. Called by its own host functions."""
@@ -128,10 +144,14 @@ class Turns:
                 self._go_on_locked(call)
 
     def go(self) -> None:
-        """There may be work: take a turn if this is the loop's thread, else let the loop take one."""
+        """There may be work: take a turn if this is the loop's thread, else let the loop take one.
+
+        While many wait, tasks of the loop take no turns of their own: one turn for each of many tasks would let none of them go
+        on before all have had theirs.
+        """
         if self._turning:
             return  # the turn sees the work itself
-        if threading.get_ident() == self._loop:
+        if threading.get_ident() == self._loop and len(self.runnable) < CROWD:
             self.turn()
         else:
             self.ring()
@@ -139,7 +159,12 @@ class Turns:
     def ring(self) -> None:
         """Let the loop take a turn, unless it is in one and will see the work itself. From any thread."""
         with self.lock:
-            if self._turning or self._rung or self.closed or not (self.runnable or self.woken or self._told):
+            if (
+                self._turning
+                or self._rung
+                or self.closed
+                or not (self.runnable or self.woken or self.ahead or self._told)
+            ):
                 return
             self._rung = True
         self._token.run_sync_soon(self._answer)
@@ -168,7 +193,7 @@ class Turns:
             self._turning = False
         self.hand_out()
         # Whoever made work since the last look, while this still seemed to be a turn, did not ring.
-        if more or self.runnable or self.woken or self._told:
+        if more or self.runnable or self.woken or self.ahead or self._told:
             self.ring()
 
     def hand_out(self) -> None:
@@ -196,7 +221,8 @@ class Turns:
                         self.crew.take_over(call)
                         break
             took = now() - begun
-            if took > TURN_S or (self.served and took > SERVED_S):
+            served_s = SERVED_S if len(self.runnable) < CROWD else SERVED_IN_CROWD_S
+            if took > TURN_S or (self.served and took > served_s):
                 return True
 
     def share_loop(self, call: Call) -> None:
@@ -205,10 +231,12 @@ class Turns:
             self.woken.append(call)
 
     def _next_locked(self) -> Call | None:
-        woken, runnable = self.woken, self.runnable
-        while woken or runnable:
+        woken, runnable, ahead = self.woken, self.runnable, self.ahead
+        while woken or runnable or ahead:
             call: Call | None
-            if woken and not (self._woken_last and runnable):
+            if ahead:
+                call = ahead.popleft().take()
+            elif woken and not (self._woken_last and runnable):
                 self._woken_last = True
                 call = woken.popleft()
             else:
@@ -249,6 +277,9 @@ class Turns:
         took = computed() - begun
         call.worked += took
         call.stretch += took
+        if len(self.runnable) >= CROWD or len(self.woken) >= CROWD:
+            with self.lock:
+                self.shares.add(call.principal, took)
         if failure is None and not ended:
             suspend = call.suspend
             if suspend is not None:
@@ -322,7 +353,8 @@ class Turns:
         if instance is not None:
             call.memory_bytes = instance.size
             if failure is None:
-                call.capsule.pool.give_back(instance, now())
+                message = call.message
+                call.capsule.pool.give_back(instance, now(), message is not None and message.passing)
             else:
                 call.abandon()
                 call.capsule.pool.discard(instance)
@@ -367,7 +399,7 @@ class Turns:
                 self.closing = True  # what is queued still ends, but no guest of it runs
                 for call in list(self.live):
                     self.cancel_locked(call, GuestCancelled("the host stops"))
-            while self.live or self.runnable or self.woken:
+            while self.live or self.runnable or self.woken or self.ahead:
                 self.go()
                 await trio.sleep(0.001)
             with self.lock:

@@ -4,7 +4,8 @@ A capsule that fails to load is kept with its error and does not stop the others
 """
 
 from astrid_host.capsules.capsule import Capsule
-from astrid_host.capsules.discovery import find_folders, unsatisfied
+from astrid_host.capsules.consent import Consent, Trust, TrustPolicy, TrustRequest
+from astrid_host.capsules.discovery import find_folders, trusted_in, unsatisfied
 from astrid_host.capsules.lifecycle import LIFECYCLE, Lifecycle
 from astrid_host.capsules.loading import EXPORTS, Loader
 from astrid_host.capsules.registry import Registry
@@ -15,11 +16,16 @@ __all__ = [
     "EXPORTS",
     "LIFECYCLE",
     "Capsule",
+    "Consent",
     "Lifecycle",
     "Loader",
     "Registry",
     "Replacing",
     "RunLoops",
+    "Trust",
+    "TrustPolicy",
+    "TrustRequest",
     "find_folders",
+    "trusted_in",
     "unsatisfied",
 ]

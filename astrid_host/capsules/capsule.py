@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from astrid_host.calls import Account, Accounts, Call
+from astrid_host.capsules.files import Files
 from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
-from astrid_host.gates import SubscribeGate
-from astrid_host.manifest import Manifest, Problem
+from astrid_host.errors import LoadError
+from astrid_host.gates import Ask, SubscribeGate
+from astrid_host.manifest import Limits, Manifest, Problem
 from astrid_host.syscalls.ipc import Publisher
 
 State: TypeAlias = Literal["loading", "ready", "failed", "shadowed", "unloaded"]
@@ -25,7 +27,9 @@ class Capsule:
     why), `shadowed` when it stepped aside for another, `unloaded` when it was taken out, or replaced by a newer version.
     `inactive` names the topics of rows that another capsule keeps. `trusted` says that it came with the host or that the operator
     allowed it what it asks for, `roles` in which its word counts, and `owned` the topics that it answers for: its own rows of
-    exactly that name. `unheard` has the rows of `[publish]` that reach topics on which its word does not count, with why.
+    exactly that name. `asks` is what it asks for beyond a plain tool, `storage_id` under which what it keeps is filed, and
+    `overlaid` whether what was configured for its name in this run is for it. `unheard` has the rows of `[publish]` that
+    reach topics on which its word does not count, with why.
 
     Args:
         id: the package's name, or the folder's when the manifest cannot be read.
@@ -50,6 +54,10 @@ class Capsule:
         self.state: State = "loading"
         self.error: str | None = None
         self.trusted = bundled
+        self.asks: tuple[Ask, ...] = ()
+        self.files: Files | None = None  # the bytes that were consented to, until they are loaded
+        self.storage_id = id
+        self.overlaid = bundled
         self.roles: frozenset[str] = frozenset()
         self.owned: frozenset[str] = frozenset()
         self.unheard: Mapping[str, str] = {}
@@ -80,9 +88,13 @@ class Capsule:
         """Its manifest was read."""
         self._manifest = manifest
         self.subscribe_gate = SubscribeGate(manifest)
-        self.concurrency = manifest.limits.concurrency
-        self.timeout_s = manifest.limits.timeout_secs
-        self.quarantines = manifest.limits.on_trap == "quarantine"
+        self.limited_by(manifest.limits)
+
+    def limited_by(self, limits: Limits) -> None:
+        """What its calls may take."""
+        self.concurrency = limits.concurrency
+        self.timeout_s = limits.timeout_secs
+        self.quarantines = limits.on_trap == "quarantine"
 
     def built(self, linked: Prelinked, pool: Pool, publisher: Publisher) -> None:
         """Its module was compiled and linked."""
@@ -122,7 +134,8 @@ class Capsule:
 
     @property
     def manifest(self) -> Manifest:
-        assert self._manifest is not None, "its manifest could not be read"
+        if self._manifest is None:
+            raise LoadError(f"{self.id}: its manifest could not be read")
         return self._manifest
 
     @property

@@ -16,6 +16,7 @@ from astrid_host.manifest import Manifest
 
 log = logging.getLogger(__name__)
 MANIFEST = "Capsule.toml"
+META = "meta.json"
 
 
 def find_folders(places: Iterable[Path]) -> list[Path]:
@@ -41,6 +42,34 @@ def find_folders(places: Iterable[Path]) -> list[Path]:
             log.warning("there is no capsule in %s: neither it nor a folder in it has a %s", place, MANIFEST)
         found.extend(capsules)
     return found
+
+
+def trusted_in(places: Iterable[Path], workspace: Path) -> list[Path]:
+    """What of these places nobody but the operator may change: all of each that lies below the workspace, or apart from it. Of
+    one that is the workspace or holds it, each capsule's folder; and of a capsule's folder that does, its manifest and modules.
+
+    Args:
+        places: folders that are capsules or contain some; one that is missing is named too.
+        workspace: what guests may write to.
+    """
+    real, found = workspace.resolve(), list[Path]()
+    for place in places:
+        if not real.is_relative_to(place.resolve()):
+            found.append(place)
+            continue
+        for folder in (place, *_folders_in(place)):
+            if not (folder / MANIFEST).exists():
+                continue
+            whole = not real.is_relative_to(folder.resolve())
+            found += [folder] if whole else [folder / MANIFEST, folder / META, *folder.glob("*.wasm")]
+    return found
+
+
+def _folders_in(place: Path) -> list[Path]:
+    try:
+        return sorted(child for child in place.iterdir() if child.is_dir())
+    except OSError:  # whoever reads it says so
+        return []
 
 
 def in_load_order(manifests: Sequence[Manifest]) -> list[Manifest]:

@@ -1,8 +1,8 @@
 """Lifecycle hooks: the first load of a package with a state folder runs its `astrid-install`, a higher version `astrid-upgrade`.
 
 A capsule whose hook fails is not loaded, and its hook runs again at the next start. Hooks run on behalf of the host's owner,
-within the capsule's own limits, and for 10 minutes at most, what they wait for included. A host that keeps nothing on disk runs
-none. (Astrid, guest exports.)
+within the capsule's own limits, and for the seconds that the operator gives them (`hook_secs`), what they wait for included. A
+host that keeps nothing on disk runs none. (Astrid, guest exports.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from astrid_host.stores import InstalledStore
 
 INSTALL, UPGRADE = "astrid-install", "astrid-upgrade"
 LIFECYCLE = (INSTALL, UPGRADE)
-HOOK_S = 600.0
 
 
 class Lifecycle:
@@ -29,9 +28,17 @@ class Lifecycle:
         installed: what was loaded before.
         turns: runs the guests.
         tell: sets what `get-config` answers to a capsule; None takes it back.
+        hook_secs: for how long one may run.
     """
 
-    def __init__(self, installed: InstalledStore, turns: Turns, tell: Callable[[str, str, str | None], None]) -> None:
+    def __init__(
+        self,
+        installed: InstalledStore,
+        turns: Turns,
+        tell: Callable[[str, str, str | None], None],
+        hook_secs: float = 30.0,
+    ) -> None:
+        self._hook_secs = hook_secs
         self._installed = installed
         self._turns = turns
         self._tell = tell
@@ -40,12 +47,12 @@ class Lifecycle:
         """Run the hook that is due, and remember what is loaded now.
 
         Raises:
-            LoadError: the hook failed, or was not over within 10 minutes.
+            LoadError: the hook failed, or was not over in time.
             StoreError: what was loaded before cannot be read or written.
 
         Cancelled, the hook is stopped and runs again at the next start.
         """
-        before = self._installed.find(capsule.id)
+        before = self._installed.find(capsule.storage_id)
         if before is None:
             await self._run(capsule, INSTALL)
         elif _is_higher(capsule.version, before.version):
@@ -56,20 +63,23 @@ class Lifecycle:
                 self._tell(capsule.id, "prev_version", None)
         # On a thread: another process may keep the database locked for a while.
         await trio.to_thread.run_sync(
-            self._installed.remember, capsule.id, capsule.version, capsule.wasm_hash, capsule.source_id
+            self._installed.remember, capsule.storage_id, capsule.version, capsule.wasm_hash, capsule.source_id
         )
 
     async def _run(self, capsule: Capsule, hook: str) -> None:
         entry = capsule.linked.entries.get(hook) if capsule.linked is not None else None
         if entry is None:
             return
-        with trio.move_on_after(HOOK_S) as bound:
+        with trio.move_on_after(self._hook_secs) as bound:
             try:
                 await call_once(self._turns, capsule, entry, (), capsule.owner, capsule.timeout_s)
             except GuestFailed as error:
                 raise LoadError(f"{capsule.id}: its {hook} failed, so it is not loaded: {error}") from None
         if bound.cancelled_caught:
-            raise LoadError(f"{capsule.id}: its {hook} was not over within {HOOK_S:g} s, so it is not loaded")
+            raise LoadError(
+                f"{capsule.id}: its {hook} was not over within {self._hook_secs:g} s, so it is not loaded; where it may take "
+                "longer, raise hook_secs in the [host] table of host.toml"
+            )
 
 
 def _is_higher(version: str, before: str) -> bool:

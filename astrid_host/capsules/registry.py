@@ -20,17 +20,21 @@ from astrid_host.abi import ExportKind
 from astrid_host.bus import Bus
 from astrid_host.calls import Accounts
 from astrid_host.capsules.capsule import HOOK, Capsule
-from astrid_host.capsules.discovery import MANIFEST, find_folders, in_load_order, unsatisfied
+from astrid_host.capsules.consent import Consent
+from astrid_host.capsules.discovery import find_folders, in_load_order, unsatisfied
+from astrid_host.capsules.files import ReadManifest, read_manifest
 from astrid_host.capsules.lifecycle import Lifecycle
 from astrid_host.capsules.loading import Loader, handlers_of
 from astrid_host.capsules.making import make_instance
 from astrid_host.capsules.runloops import READY_S, RunLoops
+from astrid_host.capsules.starting import Starting
 from astrid_host.dispatch import Dispatcher
-from astrid_host.errors import AstridError
-from astrid_host.gates import Contracts
+from astrid_host.errors import AstridError, LoadError
+from astrid_host.gates import Contracts, gives_way
 from astrid_host.manifest import Manifest
 
 log = logging.getLogger(__name__)
+asides = logging.getLogger("astrid_host.aside")  # that one takes another's place is told by every command
 
 
 class Registry:
@@ -45,8 +49,11 @@ class Registry:
         accounts: where the use of principals is counted.
         bound_once: whether a pattern may be bound by one capsule only.
         contracts: which roles there are.
-        trust: whether capsules that did not come with the host hold the roles that they want.
+        consent: judges capsules that did not come with the host.
+        claim: lets a capsule, by name and storage id, have what older versions of the host stored for its name.
         lifecycle: runs install and upgrade hooks; None for a host that runs none.
+        nursery: in which capsules that take long to load go on doing so; None waits for all.
+        start_secs: for how long a start waits while nothing comes forward.
     """
 
     def __init__(
@@ -59,9 +66,13 @@ class Registry:
         accounts: Accounts,
         bound_once: Callable[[str], bool],
         contracts: Contracts,
-        trust: bool = False,
+        consent: Consent,
+        claim: Callable[[str, str], object] = lambda _name, _owner: None,
         lifecycle: Lifecycle | None = None,
+        nursery: trio.Nursery | None = None,
+        start_secs: float = 2.0,
     ) -> None:
+        self.starting = Starting(self, nursery, start_secs)
         self.capsules: dict[str, Capsule] = {}
         self._loader = loader
         self._dispatcher = dispatcher
@@ -71,28 +82,27 @@ class Registry:
         self.accounts = accounts
         self._bound_once = bound_once
         self._contracts = contracts
-        self._trust = trust
+        self.consent = consent
+        self._claim = claim
+        self.refused: list[Capsule] = []  # for want of consent; also those whose names others have
         self._lifecycle = lifecycle
         self._bound: dict[str, str] = {}  # pattern -> capsule that keeps it
-        self._set_aside: dict[str, Path] = {}  # bundled capsules by the name that a given one has, too
-        self._bundled = Path()
+        self._set_aside: dict[str, ReadManifest] = {}  # bundled capsules by the name that a given one has, too
         self.complete = False  # all that was found is loaded, or failed
         self.leaving: set[Capsule] = set()  # older versions, or unloaded ones, whose calls are not over
 
-    async def load(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
+    async def load(self, places: Sequence[Path], strict: bool) -> None:
         """Find and load what is below `places`.
 
         Args:
-            places: folders that are capsules or contain some; `bundled` among them or not.
-            bundled: the folder whose capsules step aside for others.
-            strict: raise for the first capsule that fails.
+            places: folders that are capsules or contain some; those that come with the host among them or not.
+            strict: raise for the first capsule that fails, or is not trusted.
 
         Raises:
             LoadError: a place does not exist.
             AstridError: with `strict`, why a capsule failed.
         """
-        self._bundled = bundled.resolve()
-        self._read(places, bundled, strict)
+        await self._read(places, strict)
         described = [
             capsule for capsule in self.capsules.values() if capsule.has_manifest and capsule.state == "loading"
         ]
@@ -102,12 +112,7 @@ class Registry:
         self.capsules = {capsule.id: capsule for capsule in (*ordered, *rest)}
         for capsule in ordered:
             self._shadow(capsule)
-        # All are built before the first starts: compiling takes long, and a run loop may not wait long for the others.
-        for capsule, run in await self._build_all(ordered, strict):
-            if await self._start(capsule, run, strict):
-                continue
-            for back, kind in await self._build_all(self._returning(capsule), strict):
-                await self._start(back, kind, strict)
+        await self.starting.run(ordered, strict)
         self._tell_unsatisfied([capsule for capsule in self.capsules.values() if capsule.has_manifest])
         await self._await_run_loops()
         self.complete = True
@@ -116,61 +121,102 @@ class Registry:
         """The folders of the loaded capsules, by package name. From any thread."""
         return {name: capsule.folder for name, capsule in self.capsules.copy().items() if capsule.state == "ready"}
 
-    def _read(self, places: Sequence[Path], bundled: Path, strict: bool) -> None:
-        given = [place for place in places if place.resolve() != bundled.resolve()]
-        own = [place for place in places if place.resolve() == bundled.resolve()]
-        for is_bundled, group in ((False, given), (True, own)):
-            for folder in find_folders(group):
-                self._read_one(folder, is_bundled, strict)
+    async def _read(self, places: Sequence[Path], strict: bool) -> None:
+        """Read all manifests, and judge those that did not come with the host before anything is made of them."""
+        reads = await trio.to_thread.run_sync(_manifests, places, abandon_on_cancel=True)
+        bundled = [read for read in reads if self.consent.is_bundled(read.folder)]
+        manifests_of_bundled = [read.manifest for read in bundled if read.manifest is not None and not read.errors]
+        for read in reads:
+            if not self.consent.is_bundled(read.folder):
+                await self._read_given(read, manifests_of_bundled, strict)
+        for read in bundled:
+            self._read_bundled(read, strict)
+        for capsule in self.refused:
+            self.capsules.setdefault(capsule.id, capsule)
 
-    def _read_one(self, folder: Path, is_bundled: bool, strict: bool) -> None:
-        found, problems = manifests.check(folder / MANIFEST)
-        name = found.package.name if found is not None else folder.name
+    async def _read_given(self, read: ReadManifest, bundled: Sequence[Manifest], strict: bool) -> None:
+        name = _name_of(read)
         first = self.capsules.get(name)
-        if first is not None and not is_bundled:
-            log.warning("two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, folder)
+        if first is not None and first.state != "failed":
+            log.warning(
+                "two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, read.folder
+            )
+            return
+        capsule = Capsule(name, read.folder, False, self._owner, self.accounts)
+        if read.manifest is not None and not read.errors:
+            try:
+                await self.judge(capsule, read, read.manifest, bundled)
+            except AstridError as error:
+                if strict:
+                    raise
+                self.failed(capsule, error)
+                self.refused.append(capsule)
+                return
+        if first is not None:
+            log.warning(
+                "two capsules are named %s: the one in %s failed, that in %s is used", name, first.folder, read.folder
+            )
+        self._add(capsule, read, strict)
+
+    async def judge(
+        self, capsule: Capsule, read: ReadManifest, manifest: Manifest, bundled: Iterable[Manifest]
+    ) -> None:
+        """Judge one that did not come with the host, and let it have what belongs to it.
+
+        Raises:
+            LoadError: it is not trusted, and asks for what needs that; or its files cannot be read.
+            StoreError: what was consented to, or stored before, cannot be read or written.
+        """
+        verdict = await self.consent.decide(read, manifest, bundled)
+        capsule.asks, capsule.storage_id, capsule.trusted = verdict.asks, verdict.storage_id, verdict.trusted
+        if verdict.refused is not None:
+            capsule.described_by(manifest)
+            raise LoadError(self.consent.refusal(verdict.refused))
+        capsule.files = verdict.files
+        is_named_so = self.consent.is_bundled_name(capsule.id)
+        capsule.overlaid = verdict.trusted or not is_named_so
+        if verdict.original:
+            capsule.roles = self._contracts.roles_of(capsule.id)
+        elif verdict.trusted:
+            capsule.roles = frozenset(self._contracts.wanted(manifest))
+        if not is_named_so:
+            await trio.to_thread.run_sync(self._claim, capsule.id, capsule.storage_id)
+
+    def _read_bundled(self, read: ReadManifest, strict: bool) -> None:
+        name = _name_of(read)
+        first = self.capsules.get(name)
+        if first is not None and first.bundled:
+            log.warning(
+                "two capsules are named %s: the one in %s is used, not that in %s", name, first.folder, read.folder
+            )
         elif first is not None and first.state != "failed":
-            log.info("the bundled capsule %s steps aside for the one in %s", name, first.folder)
-            self._set_aside[name] = folder
+            asides.warning("the bundled capsule %s steps aside for the one in %s", name, first.folder)
+            self._set_aside[name] = read
         else:
             if first is not None:
                 _tell_back(name, first)
-            self._add(name, folder, is_bundled, found, problems, strict)
+            self._add(Capsule(name, read.folder, True, self._owner, self.accounts), read, strict)
 
-    def _add(
-        self,
-        name: str,
-        folder: Path,
-        is_bundled: bool,
-        found: Manifest | None,
-        problems: Sequence[manifests.Problem],
-        strict: bool,
-    ) -> None:
-        capsule = self.capsules[name] = Capsule(name, folder, is_bundled, self._owner, self.accounts)
-        capsule.problems = problems
-        errors = [problem for problem in problems if problem.severity == "error"]
-        for problem in problems:
+    def _add(self, capsule: Capsule, read: ReadManifest, strict: bool) -> None:
+        self.capsules[capsule.id] = capsule
+        capsule.problems = read.problems
+        for problem in read.problems:
             if problem.severity == "warning":
                 log.warning("%s", problem)
-        if found is not None:
-            self.describe(capsule, found)
-        if errors or found is None:
-            error = manifests.ManifestError(errors)
+        if read.manifest is not None:
+            self.describe(capsule, read.manifest)
+        if read.errors or read.manifest is None:
+            error = manifests.ManifestError(read.errors)
             if strict:
                 raise error
-            self._failed(capsule, error)
+            self.failed(capsule, error)
 
     def describe(self, capsule: Capsule, manifest: Manifest) -> None:
-        """Its manifest was read: what it may do, and in which roles its word counts."""
+        """Its manifest was read: what it may do, and which of its rows do not count."""
         capsule.described_by(manifest)
-        if (
-            capsule.bundled or capsule.folder.resolve().parent == self._bundled
-        ):  # given by its path, it is still the host's own
-            capsule.trusted = True
+        if capsule.bundled:
             capsule.roles = self._contracts.roles_of(capsule.id)
         else:
-            capsule.trusted = self._trust
-            capsule.roles = frozenset(self._contracts.wanted(manifest)) if capsule.trusted else frozenset()
             capsule.unheard = self._contracts.unheard(manifest, capsule.roles)
 
     def _shadow(self, capsule: Capsule) -> None:
@@ -180,10 +226,10 @@ class Registry:
         for other in self.capsules.values():
             if other.bundled or not other.has_manifest or other.state not in ("loading", "ready"):
                 continue
-            why = self._gives_way(capsule.manifest, other.manifest)
-            if why:
-                capsule.step_aside(other.id, why)
-                log.info("the bundled capsule %s %s", capsule.id, capsule.error)
+            way = gives_way(capsule.manifest, other.manifest, self._bound_once)
+            if way is not None:
+                capsule.step_aside(other.id, way.why)
+                asides.warning("the bundled capsule %s %s", capsule.id, capsule.error)
                 return
 
     def giving_way_to(self, new: Capsule) -> list[tuple[Capsule, str]]:
@@ -191,24 +237,29 @@ class Registry:
         if new.bundled:
             return []
         bundled = [c for c in self.capsules.values() if c.bundled and c.state == "ready" and c.id != new.id]
-        reasons = [(capsule, self._gives_way(capsule.manifest, new.manifest)) for capsule in bundled]
-        return [(capsule, why) for capsule, why in reasons if why]
+        ways = [(capsule, gives_way(capsule.manifest, new.manifest, self._bound_once)) for capsule in bundled]
+        return [(capsule, way.why) for capsule, way in ways if way is not None]
 
-    def _replaces(self, given: Capsule) -> bool:
+    def bundled_manifests(self) -> list[Manifest]:
+        """Those of the bundled capsules of this host, whether they take part or stepped aside."""
+        own = [capsule.manifest for capsule in self.capsules.values() if capsule.bundled and capsule.has_manifest]
+        return own + [read.manifest for read in self._set_aside.values() if read.manifest is not None]
+
+    def replaces(self, given: Capsule) -> bool:
         """Whether a bundled capsule steps aside for it."""
         asides = (capsule.aside_for for capsule in self.capsules.values())
         return not given.bundled and (given.id in self._set_aside or given.id in asides)
 
-    def _returning(self, failed: Capsule) -> list[Capsule]:
+    def returning(self, failed: Capsule) -> list[Capsule]:
         """The bundled capsules that stepped aside for one that did not load: they take part after all."""
         if failed.bundled:
             return []
         returning = [capsule for capsule in self.capsules.values() if capsule.aside_for == failed.id]
         for capsule in returning:
             capsule.come_back()
-        folder = self._set_aside.pop(failed.id, None)
-        if folder is not None:
-            self._add(failed.id, folder, True, *manifests.check(folder / MANIFEST), strict=False)
+        read = self._set_aside.pop(failed.id, None)
+        if read is not None:
+            self._add(Capsule(failed.id, read.folder, True, self._owner, self.accounts), read, strict=False)
             if self.capsules[failed.id].state == "loading":
                 returning.append(self.capsules[failed.id])
         for capsule in returning:
@@ -218,58 +269,27 @@ class Registry:
             _tell_back(capsule.id, failed)
         return back
 
-    def _gives_way(self, bundled: Manifest, given: Manifest) -> str:
-        if given.package.name in bundled.package.yields_to:
-            return "it yields to"
-        interfaces = {(export.namespace, export.interface) for export in bundled.exports}
-        for export in given.exports:
-            if (export.namespace, export.interface) in interfaces:
-                return f"exports {export.namespace}:{export.interface} too"
-        bound = {row.pattern for row in bundled.handlers if self._bound_once(row.pattern)}
-        for row in given.handlers:
-            if row.pattern in bound:
-                return f"binds {row.pattern} too"
-        return ""
+    async def build(self, capsule: Capsule) -> ExportKind:
+        """Build it for a host that starts. Raises AstridError."""
+        run = await self._loader.build(capsule)
+        if run is ExportKind.STUB and self.replaces(capsule):  # others take the time to see at their first call
+            await make_instance(self._dispatcher.turns, capsule)
+        return run
 
-    async def _build_all(self, capsules: Iterable[Capsule], strict: bool) -> list[tuple[Capsule, ExportKind]]:
-        """Build those that take part, and what comes back for those that fail; in load order."""
-        built: dict[str, tuple[Capsule, ExportKind]] = {}
-        waiting = [capsule for capsule in capsules if capsule.state == "loading"]
-        for capsule in waiting:
-            run = await self._build(capsule, strict)
-            if run is None:
-                waiting.extend(self._returning(capsule))
-            else:
-                built[capsule.id] = capsule, run
-        return [built[name] for name in self.capsules if name in built]
+    async def start(self, capsule: Capsule, run: ExportKind) -> None:
+        """Run the hook that is due, and let it take part. Raises AstridError."""
+        await self._run_hook(capsule)
+        if run is not ExportKind.STUB:
+            self.own_as_run_loop(capsule)
+        if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
+            self.warn_of_dead_rows(capsule)
+        else:
+            self.bind(capsule)
 
-    async def _build(self, capsule: Capsule, strict: bool) -> ExportKind | None:
-        try:
-            run = await self._loader.build(capsule)
-            if run is ExportKind.STUB and self._replaces(capsule):  # others take the time to see at their first call
-                await make_instance(self._dispatcher.turns, capsule)
-            return run
-        except AstridError as error:
-            if strict:
-                raise
-            self._failed(capsule, error)
-            return None
-
-    async def _start(self, capsule: Capsule, run: ExportKind, strict: bool) -> bool:
-        try:
-            await self._run_hook(capsule)
-            if run is not ExportKind.STUB:
-                self.own_as_run_loop(capsule)
-            if run is not ExportKind.STUB and not await self._run_loops.begin(capsule):
-                self.warn_of_dead_rows(capsule)
-            else:
-                self.bind(capsule)
-        except AstridError as error:
-            if strict:
-                raise
-            self._failed(capsule, error)
-            return False
-        return True
+    def reserve(self, capsule: Capsule) -> None:
+        """Its place in the load order has come before it is there: topics that may be bound once are kept for it."""
+        handlers_of(capsule, partial(self._keeps, capsule))
+        capsule.inactive = []  # said again when it is bound
 
     async def prepare(self, capsule: Capsule) -> ExportKind:
         """Build it, see that it has instances, and run the hook that is due; says what its `run` is.
@@ -376,14 +396,15 @@ class Registry:
                 log.warning("%s: its run loop did not say within %g s that it is ready", capsule.id, READY_S)
 
     def _tell_unsatisfied(self, ordered: Iterable[Capsule]) -> None:
-        ready = [capsule for capsule in ordered if capsule.state == "ready"]
-        for capsule in ready:
-            for wanted in unsatisfied(capsule.manifest, [other.manifest for other in ready]):
+        there = [capsule for capsule in ordered if capsule.state in ("ready", "loading")]
+        for capsule in there:
+            for wanted in unsatisfied(capsule.manifest, [other.manifest for other in there]):
                 log.warning("%s imports %s, which no loaded capsule exports", capsule.id, wanted)
 
-    def _failed(self, capsule: Capsule, error: AstridError) -> None:
+    def failed(self, capsule: Capsule, error: AstridError) -> None:
         capsule.fail(str(error))
         capsule.close()
+        self.free(capsule, ())
         log.error("the capsule in %s was not loaded: %s", capsule.folder, error)
 
     def by_source(self, source: str) -> Capsule | None:
@@ -394,6 +415,15 @@ class Registry:
         """Close every capsule's instances; no call is under way any more."""
         for capsule in (*self.capsules.values(), *self.leaving):
             capsule.close()
+
+
+def _name_of(read: ReadManifest) -> str:
+    return read.manifest.package.name if read.manifest is not None else read.folder.name
+
+
+def _manifests(places: Sequence[Path]) -> list[ReadManifest]:
+    """The capsules below some places, with what their manifests say. On a thread: they are others' files."""
+    return [read_manifest(folder) for folder in dict.fromkeys(folder.resolve() for folder in find_folders(places))]
 
 
 def _tell_back(name: str, failed: Capsule) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import trio
 
@@ -26,7 +25,8 @@ from astrid_host.bus import Bus
 from astrid_host.calls import Turns, call_once
 from astrid_host.capsules.capsule import Capsule
 from astrid_host.capsules.discovery import MANIFEST
-from astrid_host.capsules.registry import Registry
+from astrid_host.capsules.files import read_manifest
+from astrid_host.capsules.registry import Registry, asides
 from astrid_host.capsules.runloops import RunLoops
 from astrid_host.errors import AstridError, GuestCancelled, GuestFailed, LoadError
 from astrid_host.payloads import NIL_SOURCE, from_value
@@ -94,7 +94,7 @@ class Replacing:
             old = self._named(name)
             self._check_place(old)
             try:
-                new = self._read(old)
+                new = await self._read(old)
                 kind = await self._registry.prepare(new)
                 with trio.CancelScope(shield=True):  # from here on, half of it would leave none of the two
                     await self._take_over(old, new, kind)
@@ -161,6 +161,8 @@ class Replacing:
 
     def _check_place(self, old: Capsule) -> None:
         """One that steps aside may not come beside the one that it steps aside for."""
+        if old.id in self._registry.starting.late:
+            raise LoadError(f"{old.id} is still being loaded: try again when it has joined")
         other = self._registry.capsules.get(old.aside_for)
         if old.state == "shadowed" and other is not None and other.state != "unloaded":
             raise LoadError(f"{old.id} {old.error}: unload {other.id} first")
@@ -172,21 +174,23 @@ class Replacing:
             raise LoadError(f"there is no capsule {name!r}; there are: {known}")
         return capsule
 
-    def _read(self, old: Capsule) -> Capsule:
-        found, problems = manifests.check(old.folder / MANIFEST)
-        errors = [problem for problem in problems if problem.severity == "error"]
-        if found is None or errors:
-            raise manifests.ManifestError(errors)
-        if found.package.name != old.id:
+    async def _read(self, old: Capsule) -> Capsule:
+        folder = old.folder.resolve()
+        read = await trio.to_thread.run_sync(read_manifest, folder, abandon_on_cancel=True)
+        if read.manifest is None or read.errors:
+            raise manifests.ManifestError(read.errors)
+        if read.manifest.package.name != old.id:
             raise LoadError(
-                f"{old.folder / MANIFEST} names the package {found.package.name!r} now, not {old.id!r}: start the host "
+                f"{folder / MANIFEST} names the package {read.manifest.package.name!r} now, not {old.id!r}: start the host "
                 "anew to load another capsule"
             )
-        for problem in problems:
+        for problem in read.problems:
             log.warning("%s", problem)
-        new = Capsule(old.id, Path(old.folder), old.bundled, old.owner, old.accounts)
-        new.problems = problems
-        self._registry.describe(new, found)
+        new = Capsule(old.id, folder, old.bundled, old.owner, old.accounts)
+        new.problems = read.problems
+        if not new.bundled:
+            await self._registry.judge(new, read, read.manifest, self._registry.bundled_manifests())
+        self._registry.describe(new, read.manifest)
         return new
 
     async def _take_over(self, old: Capsule, new: Capsule, kind: ExportKind) -> None:
@@ -235,7 +239,7 @@ class Replacing:
         self._gone(other)
         self._leave(other)
         other.step_aside(new.id, why)
-        log.info("the bundled capsule %s %s", other.id, other.error)
+        asides.warning("the bundled capsule %s %s", other.id, other.error)
 
     def _leave(self, old: Capsule) -> None:
         old.state = "unloaded"

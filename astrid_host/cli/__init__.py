@@ -18,10 +18,12 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
         signal.signal(signal.SIGTERM, _leave)
     from astrid_host.cli.app import app
+    from astrid_host.cli.terminal import guard
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign is no failure
+    guard()
     app(prog_name="astrid-host")
 
 

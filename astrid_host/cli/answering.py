@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     import trio

@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from astrid_host import __version__
-from astrid_host.cli import approvals, audit, call, chat, check, config, doctor, inspect, publish, run, tail, tools
+from astrid_host.cli import (
+    approvals,
+    audit,
+    call,
+    chat,
+    check,
+    config,
+    doctor,
+    inspect,
+    publish,
+    run,
+    tail,
+    tools,
+    trust,
+)
 
 app = typer.Typer(
     name="astrid-host",
@@ -41,6 +55,7 @@ app.command("chat")(chat.chat)
 app.command("publish")(publish.publish)
 app.command("tail")(tail.tail)
 app.command("check")(check.check)
+app.command("trust")(trust.trust)
 app.command("inspect")(inspect.inspect)
 app.add_typer(config.app, name="config")
 app.add_typer(approvals.app, name="approvals")

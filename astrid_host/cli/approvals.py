@@ -15,7 +15,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.stores.approvals import Allowed, ApprovalStore
@@ -45,6 +45,7 @@ def list_approvals(
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(objects), indent=2).decode() + "\n")
             return
         from astrid_host.cli.tables import print_table
+        from astrid_host.stores import name_in
 
         print_table(
             ("id", "allowed", "capsule", "principal", "workspace", "module", "since"),
@@ -52,7 +53,7 @@ def list_approvals(
                 (
                     str(row.id),
                     _allowance(row),
-                    row.capsule,
+                    name_in(row.capsule),
                     row.principal,
                     row.workspace,
                     row.wasm_hash[:12],
@@ -92,11 +93,11 @@ def allow(
         if not workspace.is_dir():
             fail(f"{workspace} is no folder: name the workspace in which it is to be allowed", USAGE)
         boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug)
-        wasm_hash = _wasm_hash(boot, capsule)
+        kept, wasm_hash = _build_of(boot, capsule)
         with _opened(state_dir) as store:
             from astrid_host.stores.approvals import Holder
 
-            row = store.allow(Holder(principal, str(workspace.resolve()), capsule, wasm_hash), *allowance)
+            row = store.allow(Holder(principal, str(workspace.resolve()), kept, wasm_hash), *allowance)
     sys.stdout.write(f"{row.id}: {capsule} may {_allowance(row)} in the workspace {printable(row.workspace)}\n")
 
 
@@ -111,12 +112,14 @@ def revoke(
     Exits with 1 when one of the numbers is none; the others are revoked all the same.
     """
     with told(debug), _opened(state_dir) as store:
+        from astrid_host.stores import name_in
+
         rows = {row.id: row for row in store.all()}
         unknown = []
         for number in dict.fromkeys(numbers):
             if number in rows and store.revoke(number):
                 row = rows[number]
-                sys.stdout.write(f"{number}: {row.capsule} may no longer {_allowance(row)}\n")
+                sys.stdout.write(f"{number}: {name_in(row.capsule)} may no longer {_allowance(row)}\n")
             else:
                 unknown.append(number)
     if unknown:
@@ -156,24 +159,24 @@ def _check(action: str, resource: str | None) -> None:
         fail("the action is empty: say what is allowed, such as 'git status'", USAGE)
 
 
-def _wasm_hash(boot: Boot, name: str) -> str:
-    """The BLAKE3 of the module of the capsule that a host would load under this name."""
+def _build_of(boot: Boot, name: str) -> tuple[str, str]:
+    """Under which what belongs to the capsule that a host would load by this name is kept, and the BLAKE3 of its module."""
+    from contextlib import closing
+
     from blake3 import blake3
 
-    from astrid_host.capsules import find_folders
-    from astrid_host.capsules.loading import read_wasm
-    from astrid_host.manifest import check
+    from astrid_host.capsules.files import read_wasm
+    from astrid_host.cli.consenting import consent_with
+    from astrid_host.cli.state import state_folder
+    from astrid_host.stores import Database
+    from astrid_host.stores.trust import TrustStore
 
-    known: dict[str, str] = {}
-    for folder in find_folders(boot.places()):
-        manifest, _problems = check(folder / "Capsule.toml")
-        if manifest is not None and name == manifest.package.name and name not in known:
-            known[name] = blake3(read_wasm(folder, manifest)).hexdigest()
-        elif manifest is not None:
-            known.setdefault(manifest.package.name, "")
-    if name not in known:
+    with closing(Database.open(state_folder(boot.state_dir))) as database:
+        known = consent_with(TrustStore(database), boot.state_dir).survey(boot.places())
+    found = known.get(name)
+    if found is None:
         fail(f"there is no capsule {name!r}; there are: {', '.join(sorted(known)) or 'none'}", USAGE)
-    return known[name]
+    return found.storage_id, blake3(read_wasm(found.folder, found.manifest)).hexdigest()
 
 
 def _allowance(row: Allowed) -> str:
@@ -192,4 +195,6 @@ def _object(row: Allowed) -> dict[str, object]:
     import datetime
 
     when = datetime.datetime.fromtimestamp(row.allowed_at, datetime.UTC).isoformat()
-    return {**row._asdict(), "allowed_at": when}
+    from astrid_host.stores import name_in
+
+    return {**row._asdict(), "capsule": name_in(row.capsule), "allowed_at": when}

@@ -56,9 +56,10 @@ def audit(
         from contextlib import closing
 
         from astrid_host.stores.audit import AuditStore
+        from astrid_host.stores.retention import seal_key
 
         with closing(Database.open(folder)) as database:
-            store = AuditStore(database)
+            store = AuditStore(database, key=seal_key(folder, make=False))
             if verify:
                 code = _verify(store, head, as_json)
             else:
@@ -77,12 +78,16 @@ def _verify(store: AuditStore, head: Head | None, as_json: bool) -> int:
     if as_json:
         _print_verification(found)
     else:
-        from astrid_host.cli.tables import printable
+        from astrid_host.cli.terminal import printable
 
         for fault in found.faults:
             sys.stdout.write(f"{fault.kind}: {printable(fault.text)}\n")
         state = "broken" if found.faults else "whole"
         sys.stdout.write(f"{found.rows} rows, the chain is {state}; its last row is {found.head}\n")
+        if found.let_go:
+            sys.stdout.write(
+                f"{found.let_go} older rows, up to row {found.let_go_to}, were let go behind a checkpoint\n"
+            )
     return SAID_NO if found.faults else 0
 
 
@@ -94,13 +99,15 @@ def _print_verification(found: Verification) -> None:
         "whole": not found.faults,
         "faults": [fault._asdict() for fault in found.faults],
         "head": str(found.head),
+        "let_go": found.let_go,
+        "let_go_to": found.let_go_to,
     }
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
 
 
 def _print(rows: Iterable[AuditRow]) -> int:
     """A line each, as they are read: there may be millions. Control characters are shown, not obeyed. Returns how many."""
-    from astrid_host.cli.tables import printable
+    from astrid_host.cli.terminal import printable
 
     count = 0
     for row in rows:

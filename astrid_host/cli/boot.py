@@ -9,9 +9,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -42,6 +42,7 @@ class Boot:
     allow_local: tuple[str, ...] = ()
     config: Callable[[], Mapping[str, Mapping[str, str]]] = dict
     proxy_from_env: bool = False
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     def places(self) -> list[Path]:
         """Given folders first, then the drop-in folder if there is one, then what comes with the host."""
@@ -102,7 +103,7 @@ def told(debug: bool) -> Generator[None]:
             raise _nobody_reads() from None
         if debug:
             raise
-        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config", "proxy")):
+        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config", "limits", "proxy")):
             fail(str(found), USAGE)
         if isinstance(found, OSError) and found.strerror and found.filename:
             fail(f"{os.fsdecode(found.filename)}: {found.strerror}", HOST_FAILURE)
@@ -149,7 +150,10 @@ def run_with_host(
     with told(boot.debug):
         import trio
 
+        from astrid_host.cli.consenting import asks_at_terminal
         from astrid_host.host import open_host
+
+        trust = asks_at_terminal() or False
 
         async def serve() -> int:
             async with open_host(
@@ -161,6 +165,8 @@ def run_with_host(
                 allow_local=boot.allow_local,
                 proxy_from_env=boot.proxy_from_env,
                 approvals=approvals,
+                trust=trust,
+                limits=boot.limits,
             ) as host:
                 return await body(host)
 

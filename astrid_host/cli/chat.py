@@ -19,7 +19,7 @@ from astrid_host.cli.keyboard import Keyboard
 from astrid_host.cli.provider import KEY, VARIABLE, key_of_environment, provider_config
 from astrid_host.cli.screens import JsonScreen, TextScreen
 from astrid_host.cli.served import run_with_served
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     import trio

@@ -68,10 +68,33 @@ def _check(folder: Path) -> list[Problem]:
     has_errors = any(problem.severity == "error" for problem in problems)
     bundled = folder.resolve().parent == capsules_folder().resolve()
     contracts = Contracts.read(contracts_files())
+    if not bundled:
+        problems = [*problems, *_asks(found, folder)]
     problems = [*problems, *check_convention(found), *check_contracts(found, contracts, bundled=bundled)]
     if _has_module(folder, found) or not has_errors:  # else its errors say what is wrong with the module's file
         problems += trio.run(probe, folder, found)
     return sorted(problems, key=lambda problem: (problem.severity, problem.line, problem.column))
+
+
+def _asks(found: Manifest, folder: Path) -> list[Problem]:
+    """What it asks for that needs the operator's consent."""
+    from astrid_host.capsules.files import read_manifest
+    from astrid_host.cli.consenting import consent_with
+    from astrid_host.errors import LoadError
+    from astrid_host.manifest import Problem
+
+    consent = consent_with(None, None)
+    read = read_manifest(folder.resolve())
+    try:
+        asks = consent.judge(read, found, consent.bundled_manifests()).asks
+    except LoadError:  # its module is missing, which is told elsewhere
+        asks = consent.asks(found, consent.bundled_manifests())
+    mend = f"it loads after consent only: {consent.command(folder.resolve())}"
+    return [
+        Problem("warning", f"it {ask.tells}: {ask.row}", folder / "Capsule.toml", ask.line, 1, mend)
+        for ask in asks
+        if ask.needed
+    ]
 
 
 def _has_module(folder: Path, manifest: Manifest) -> bool:

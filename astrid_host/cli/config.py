@@ -7,7 +7,7 @@ import logging
 import re
 import shlex
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
@@ -17,10 +17,11 @@ import typer
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, Boot, check_name, fail, told
 from astrid_host.cli.state import state_folder
-from astrid_host.cli.tables import print_table, printable
+from astrid_host.cli.tables import print_table
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
-    from astrid_host.manifest import Manifest
+    from astrid_host.capsules.consent import Found
     from astrid_host.stores import Stores
 
 app = typer.Typer(help="Show and set what capsules are configured with.", no_args_is_help=True, rich_markup_mode=None)
@@ -71,28 +72,30 @@ def set_value(
     capsule, key = _split(name)
     whose = _whose(principal)
     _check_one(name, [value or "", *context.args])
-    with _opened(capsules, no_bundled, state_dir, debug) as (stores, manifests):
-        manifest = _manifest(manifests, capsule)
+    with _opened(capsules, no_bundled, state_dir, debug) as (stores, known):
+        found = _found(known, capsule)
+        manifest, kept = found.manifest, found.storage_id
+        whose += f", for the capsule in {printable(str(found.folder))}" if found.is_given else ""
         row = manifest.env.get(key)
         if row is not None and row.type == "secret":
             if value is not None:
                 fail(f"{name} is a secret: leave VALUE out, and type it when asked, or send it to stdin", USAGE)
-            place = stores.secrets.set(principal, capsule, key, _ask(_prompt(name, row.request)))
+            place = stores.secrets.set(principal, kept, key, _ask(_prompt(name, row.request)))
             where = "this user's keyring" if place == "keyring" else "a file that only this user can read"
             sys.stdout.write(f"{name} is set for {whose}; it is kept in {where}\n")
             return
         if value is None:
             fail(f"{name} is no secret: give its VALUE", USAGE)
         if row is None:
-            known = f"; it declares {', '.join(manifest.env)}" if manifest.env else ""
+            declared = f"; it declares {', '.join(manifest.env)}" if manifest.env else ""
             sys.stderr.write(
-                f"astrid-host: warning: the manifest of {capsule} does not declare {key}{printable(known)}\n"
+                f"astrid-host: warning: the manifest of {capsule} does not declare {key}{printable(declared)}\n"
             )
         if any("\udc80" <= sign <= "\udcff" for sign in value):
             fail(f"the value is not UTF-8: {value!r}", USAGE)
         if row is not None and (fault := _fault(row.type, row.enum_values, value)) is not None:
             fail(f"{name} is {printable(fault)}; given {value!r}", USAGE)
-        stores.settings.set(principal, capsule, key, value)
+        stores.settings.set(principal, kept, key, value)
         sys.stdout.write(f"{name} is set for {whose}\n")
 
 
@@ -111,8 +114,8 @@ def get_value(
     """
     capsule, key = _split(name)
     _whose(principal)
-    with _opened(capsules, no_bundled, state_dir, debug) as (stores, manifests):
-        rows = [row for row in _rows(stores, [_manifest(manifests, capsule)]) if row.key == key]
+    with _opened(capsules, no_bundled, state_dir, debug) as (stores, known):
+        rows = [row for row in _rows(stores, [_found(known, capsule)]) if row.key == key]
         own = [row for row in rows if row.principal == principal] or [row for row in rows if not row.principal]
         if not own or own[0].origin == "unset":
             fail(f"{name} is not set", SAID_NO)
@@ -130,8 +133,8 @@ def list_values(
     debug: options.Debug = False,
 ) -> None:
     """List what is declared and what is set. Secrets are not printed."""
-    with _opened(capsules, no_bundled, state_dir, debug) as (stores, manifests):
-        chosen = manifests.values() if capsule is None else [_manifest(manifests, capsule)]
+    with _opened(capsules, no_bundled, state_dir, debug) as (stores, known):
+        chosen = known.values() if capsule is None else [_found(known, capsule)]
         rows = _rows(stores, chosen)
         if as_json:
             sys.stdout.write(json.dumps([row._asdict() for row in rows], indent=2) + "\n")
@@ -143,6 +146,8 @@ def list_values(
 def unset_value(
     name: Name,
     principal: ForPrincipal = "",
+    capsules: options.CapsulePlaces = None,
+    no_bundled: options.NoBundled = False,
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
@@ -152,9 +157,12 @@ def unset_value(
     """
     capsule, key = _split(name)
     whose = _whose(principal)
-    with _opened(None, True, state_dir, debug) as (stores, _):
-        plain = stores.settings.unset(principal, capsule, key)
-        if not stores.secrets.unset(principal, capsule, key) and not plain:
+    with _opened(capsules, no_bundled, state_dir, debug) as (stores, known):
+        done = False
+        for kept in [known[capsule].storage_id] if capsule in known else _filed(stores, capsule):
+            done |= stores.settings.unset(principal, kept, key)
+            done |= stores.secrets.unset(principal, kept, key)
+        if not done:
             fail(f"{name} was not set for {whose}", SAID_NO)
         sys.stdout.write(f"{name} is no longer set for {whose}\n")
 
@@ -162,36 +170,37 @@ def unset_value(
 @contextmanager
 def _opened(
     capsules: list[Path] | None, no_bundled: bool, state_dir: Path | None, debug: bool
-) -> Generator[tuple[Stores, dict[str, Manifest]]]:
-    """The stores, and the manifests of the capsules that a host would find."""
+) -> Generator[tuple[Stores, dict[str, Found]]]:
+    """The stores, and the capsules that a host would load."""
     with told(debug):
         from astrid_host.cli import logs
+        from astrid_host.cli.consenting import consent_with
         from astrid_host.stores import Stores
 
         logs.set_up("pretty", logging.DEBUG if debug else logging.WARNING)
         boot = Boot(capsules or [], no_bundled, Path(), state_dir, "", debug)
-        manifests = _manifests(boot.places())
         with closing(Stores(state_folder(state_dir))) as stores:
-            yield stores, manifests
+            consent = consent_with(stores.trusted, state_dir)
+            known = dict(sorted(consent.survey(boot.places()).items()))
+            for name, found in known.items():  # what older versions filed under a name alone
+                if found.is_given and not consent.is_bundled_name(name):
+                    stores.origins.claim(name, found.storage_id)
+            yield stores, known
 
 
-def _manifests(places: list[Path]) -> dict[str, Manifest]:
-    from astrid_host import manifest
-    from astrid_host.capsules import find_folders
+def _filed(stores: Stores, name: str) -> list[str]:
+    """Under what something is kept for a name of which no capsule is here any more."""
+    from astrid_host.stores import name_in
 
-    found: dict[str, Manifest] = {}
-    for folder in find_folders(places):
-        read, _ = manifest.check(folder / "Capsule.toml")
-        if read is not None:
-            found.setdefault(read.package.name, read)
-    return dict(sorted(found.items()))
+    kept = [row.capsule for row in stores.settings.all()] + [row.capsule for row in stores.secrets.all()]
+    return [one for one in dict.fromkeys(kept) if name_in(one) == name]
 
 
-def _manifest(manifests: dict[str, Manifest], capsule: str) -> Manifest:
-    found = manifests.get(capsule)
+def _found(known: Mapping[str, Found], capsule: str) -> Found:
+    found = known.get(capsule)
     if found is None:
         fail(
-            f"there is no capsule named {capsule!r} here, but {', '.join(manifests) or 'none at all'}: "
+            f"there is no capsule named {capsule!r} here, but {', '.join(known) or 'none at all'}: "
             "name its folder with --capsules",
             USAGE,
         )
@@ -254,17 +263,18 @@ def _fault(kind: str, choices: tuple[str, ...], value: str) -> str | None:
     return None
 
 
-def _rows(stores: Stores, manifests: Iterable[Manifest]) -> list[Row]:
+def _rows(stores: Stores, capsules: Iterable[Found]) -> list[Row]:
     from astrid_host.syscalls.sys import configured
 
     plain, secret = stores.settings.all(), stores.secrets.all()
     rows = []
-    for manifest in manifests:
+    for each in capsules:
+        manifest, kept = each.manifest, each.storage_id
         capsule = manifest.package.name
         hidden = {key for key, row in manifest.env.items() if row.type == "secret"}
-        found = [Row(*one[1:3], one[0], one[3], False, "set") for one in plain if one.capsule == capsule]
+        found = [Row(capsule, one.key, one.principal, one.value, False, "set") for one in plain if one.capsule == kept]
         found = [row for row in found if row.key not in hidden]
-        found += [Row(*one[1:3], one[0], None, True, "set") for one in secret if one.capsule == capsule]
+        found += [Row(capsule, of.key, of.principal, None, True, "set") for of in secret if of.capsule == kept]
         for_all = {row.key for row in found if not row.principal}
         for key in manifest.env:
             if key not in for_all:

@@ -65,7 +65,7 @@ def diagnose(state_dir: Path) -> list[Check]:
         cache_folder,
         lambda: state_folder(state_dir),
         *KERNEL,
-        sandbox,
+        sandbox_of_this_user,
         cargo,
         node,
         asc,
@@ -257,6 +257,17 @@ def sandbox() -> Check:
         return Check("sandbox", "ok", state.detail)
     found, _, mend = state.detail.partition(": ")
     return Check("sandbox", "note", found, mend or "run on Linux with bubblewrap")
+
+
+def sandbox_of_this_user() -> Check:
+    """The sandbox, and what it does not take from the children of a host that is root."""
+    from astrid_host.syscalls.process import remains_of_root
+
+    check, remains = sandbox(), remains_of_root()
+    if remains is None:
+        return check
+    mend = "run the host as a user of its own"
+    return Check(check.name, "note", f"{check.found}; {remains}", f"{check.mend}; {mend}" if check.mend else mend)
 
 
 def cargo() -> Check:

@@ -34,7 +34,7 @@ def doctor(
             rows = [check._asdict() for check in checks]
             sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
         else:
-            from astrid_host.cli.tables import printable
+            from astrid_host.cli.terminal import printable
 
             for check in checks:
                 sys.stdout.write(f"{check.state:<5}  {check.name:<13}  {printable(check.found)}\n")

@@ -13,7 +13,7 @@ import typer
 
 from astrid_host.cli import options
 from astrid_host.cli.boot import SAID_NO, USAGE, fail, told
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.abi import CoreExport, CoreImport, CoreModule, ExportKind
@@ -31,13 +31,14 @@ def inspect(
 ) -> None:
     """Show imports, exports, ABI and limits of a WebAssembly file."""
     with told(debug):
-        try:
-            wasm = file.read_bytes()
-        except OSError as error:
-            fail(f"{file} cannot be read: {error.strerror}", USAGE)
         from astrid_host.abi import core_module, export_kinds
-        from astrid_host.errors import ModuleRefused
+        from astrid_host.errors import LoadError, ModuleRefused
+        from astrid_host.manifest import read_module
 
+        try:
+            wasm = read_module(file)
+        except LoadError as error:
+            fail(str(error), USAGE)
         try:
             core = core_module(wasm)
             kinds = export_kinds(core)

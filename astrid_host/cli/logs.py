@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import io
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
+
+from astrid_host.cli.terminal import printable, write_styled
 
 if TYPE_CHECKING:
     import structlog
@@ -18,12 +22,25 @@ def set_up(log_format: str, level: int) -> None:
         log_format: `pretty` or `json`.
         level: what is logged; a `logging` level.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Lines(sys.stderr)
     handler.setFormatter(_Late(log_format))
     root = logging.getLogger("astrid_host")
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level)
+    # That one capsule takes another's place is told by every command that boots.
+    logging.getLogger("astrid_host.aside").setLevel(min(level, logging.WARNING))
+
+
+class _Lines(logging.StreamHandler[TextIO]):
+    """Writes lines that its formatter has coloured."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write_styled(self.stream, self.format(record) + self.terminator)
+            self.flush()
+        except Exception:  # noqa: BLE001 - as logging's own handlers: what logs goes on
+            self.handleError(record)
 
 
 class _Late(logging.Formatter):
@@ -32,8 +49,13 @@ class _Late(logging.Formatter):
     def __init__(self, log_format: str) -> None:
         super().__init__()
         self._log_format = log_format
+        self._for_terminal = sys.stderr.isatty()
 
     def format(self, record: logging.LogRecord) -> str:
+        if self._for_terminal:
+            record = copy.copy(record)  # others may format it, too
+            record.msg, record.args = printable(record.getMessage()), ()
+            record.name = printable(record.name)
         return self._made.format(record)
 
     @functools.cached_property
@@ -53,9 +75,17 @@ class _Late(logging.Formatter):
             render = structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
                 pad_event_to=0,
-                exception_formatter=structlog.dev.plain_traceback,  # others show local variables, which may be secrets
+                exception_formatter=_traceback,  # others show local variables, which may be secrets
             )
         return structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
         )
+
+
+def _traceback(out: TextIO, raised: structlog.typing.ExcInfo) -> None:
+    import structlog
+
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, raised)
+    out.write(printable(text.getvalue()) if sys.stderr.isatty() else text.getvalue())

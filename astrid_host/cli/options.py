@@ -41,6 +41,22 @@ AllowLocal: TypeAlias = Annotated[
 ProxyFromEnv: TypeAlias = Annotated[
     bool, typer.Option("--proxy-from-env", help="Ask servers through HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, but NO_PROXY.")
 ]
+
+
+def _memory(given: str) -> int:
+    """A size that the guests of a host may have."""
+    from astrid_host.limits import bytes_of, value_of
+
+    try:
+        return int(value_of("memory", bytes_of(given)))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Memory: TypeAlias = Annotated[
+    int | None,
+    typer.Option(metavar="SIZE", parser=_memory, help="What all guests may have together, such as 2GiB."),
+]
 Principal: TypeAlias = Annotated[str, typer.Option(metavar="NAME", help="On whose behalf.")]
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Log everything; show tracebacks.")]
 LogFormat: TypeAlias = Annotated[str, typer.Option(metavar="pretty|json", help="How log lines on stderr look.")]

@@ -16,7 +16,8 @@ from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, Boot, fail, run_with_host, told
 from astrid_host.cli.provider import PROVIDER, provider_config
 from astrid_host.cli.state import state_folder
-from astrid_host.cli.tables import print_table, printable
+from astrid_host.cli.tables import print_table
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.host import Host
@@ -42,6 +43,7 @@ def run(
     proxy_from_env: options.ProxyFromEnv = False,
     principal: options.Principal = "default",
     metrics: Metrics = None,
+    memory: options.Memory = None,
     log_format: options.LogFormat = "pretty",
     debug: options.Debug = False,
 ) -> None:
@@ -60,6 +62,7 @@ def run(
     boot = Boot(
         capsules or [], no_bundled, workspace, state_dir, principal, debug, local, proxy_from_env=proxy_from_env
     )
+    boot = replace(boot, limits={} if memory is None else {"memory": memory})
     with told(debug):
         from astrid_host.control.places import locked
 
@@ -148,17 +151,30 @@ def _served(host: Host, name: str, port: int) -> AbstractContextManager[str]:
 
 def show(host: Host) -> None:
     """On stdout, a table of what loaded, and why the rest did not."""
-    infos = host.capsules.values()
+    loaded = list(host.capsules.values())
+    shown = {(info.id, info.folder) for info in loaded}
+    infos = [*loaded, *(info for info in host.refused if (info.id, info.folder) not in shown)]
     print_table(
         ("capsule", "version", "state", "tools", "handlers"),
         (
-            (info.id, info.version or "-", info.state, ", ".join(info.tools) or "-", str(len(info.handlers)))
+            (
+                info.id,
+                info.version or "-",
+                "refused" if info.trust == "refused" else info.state,
+                ", ".join(info.tools) or "-",
+                str(len(info.handlers)),
+            )
             for info in infos
         ),
     )
     for info in infos:
         if info.error:
-            sys.stdout.write(f"{printable(info.id)}: {info.state}: {printable(info.error)}\n")
+            state = "refused" if info.trust == "refused" else info.state
+            sys.stdout.write(f"{printable(info.id)}: {state}: {printable(info.error)}\n")
+        if info.trust == "trusted" and info.state == "ready" and info.asks:
+            sys.stdout.write(
+                f"{printable(info.id)}: trusted: it {printable('; it '.join(ask.tells for ask in info.asks))}\n"
+            )
         if info.state == "ready" and info.inactive:
             rows = ", ".join(info.inactive)
             sys.stdout.write(f"{printable(info.id)}: rows that are never called: {printable(rows)}\n")

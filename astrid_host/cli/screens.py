@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import shutil
 import sys
-import unicodedata
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from astrid_host.cli.answering import shown
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import harmless, printable
 
 if TYPE_CHECKING:
     from astrid_host.payloads.kinds import ApprovalRequired
 
+__all__ = ["JsonScreen", "TextScreen", "harmless", "shortened"]
 DECISIONS = {
     "approve": "approved",
     "approve_session": "approved for this session",
@@ -31,7 +31,6 @@ CUTS = {
     "content_filter": "the model provider withheld the rest (content_filter)",
     "error": "the model provider broke off in the middle of it (error)",
 }
-JOINERS = "\u200c\u200d"  # letters of several scripts, and emoji, are written with them
 
 
 class TextScreen:
@@ -184,13 +183,6 @@ def _write(value: dict[str, Any]) -> None:
 
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
-
-
-def harmless(text: str) -> str:
-    """The text with what could change the terminal or hide in it escaped; lines, tabs, and spaces of all kinds stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c in "\n\t" or c in JOINERS or unicodedata.category(c) == "Zs" else printable(c) for c in text)
 
 
 def shortened(text: str, width: int | None) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
+from astrid_host.cli.terminal import printable, write_styled
+
 UNBOUNDED = 1 << 16  # columns; output that is piped is never wrapped
 
 
@@ -20,17 +22,11 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(*headers, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(printable(" ".join(cell.split())) for cell in row))
-    if sys.stdout.isatty():
-        Console(markup=False, emoji=False, highlight=False).print(table)
-        return
-    console = Console(width=UNBOUNDED, markup=False, emoji=False, highlight=False)
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else UNBOUNDED, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
         console.print(table)
+    if terminal:
+        write_styled(sys.stdout, captured.get())
+        return
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
-
-
-def printable(text: str) -> str:
-    """The text with what cannot be printed (escape sequences too) escaped; line ends stay."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

@@ -12,7 +12,7 @@ import typer
 from astrid_host.cli import options
 from astrid_host.cli.boot import USAGE, fail
 from astrid_host.cli.served import run_with_running
-from astrid_host.cli.tables import printable
+from astrid_host.cli.terminal import printable
 
 if TYPE_CHECKING:
     from astrid_host.cli.served import Served

@@ -321,5 +321,6 @@ async def _take_leave(sock: trio.socket.SocketType) -> None:
 
 
 def _message(event: Event) -> IpcMessage:
-    payload = Payload(event.payload or b"null", event.data)
+    data = event.data if event.form is None else None  # it is not decoded while the frame waits for its peer
+    payload = Payload(event.payload or b"null", data, event.form)
     return IpcMessage(event.topic, payload, event.source_id, event.time, seq=event.seq, principal=event.principal)

@@ -119,6 +119,9 @@ class Dispatcher:
             whose = f"of {event.principal}" if queue.rooms == 1 else "of principals that share a queue"
             detail = f"{receiver.id} is busy: {waiting} events {whose} wait for it already"
             return Outcome("queue-full", detail, ran=False)
+        backlog = self.bus.backlog
+        if backlog.pressed and (why := backlog.refuses(event.principal, len(payload))):
+            return Outcome("queue-full", f"there is no room for the event: {why}", ran=False)
         queue.put(work)
         return None
 
@@ -141,8 +144,8 @@ class Dispatcher:
                 return queue
         return None
 
-    def refuses(self, call: Call, topic: str, principal: str) -> str | None:
-        """Whether one more event that a guest publishes has room: why not, or None.
+    def refuses(self, call: Call, topic: str, principal: str, size: int) -> str | None:
+        """Whether one more event of so many bytes that a guest publishes has room: why not, or None.
 
         When it has room but a queue on its way is full, the guest is made to stand still.
         """
@@ -151,6 +154,8 @@ class Dispatcher:
         if home.gave_up:
             home.gave_up = tuple(queue for queue in home.gave_up if queue in self.crowded)
         route = self.handlers.route(topic)
+        if route.path and (why := self.bus.backlog.refuses(principal, size)):
+            return why
         for step, queue in enumerate(self._queues_on(route, principal)):
             entering = call.follows and not (route.in_steps and step)
             if not queue.is_full(entering):
@@ -174,7 +179,7 @@ class Dispatcher:
             ended = told = outcome(result, failure, call.began)
         with self.bus.lock:
             queue = work.queue
-            queue.running.discard(call)
+            queue.ended(work, call)
             event, handler = work.event, work.handler
             if not told.reason and handler.reply and told.data:
                 handler.receiver.publisher.reply(call, handler.reply, told.data)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from astrid_host.bus import Event
+from astrid_host.bus.backlog import STEP_BITS
 from astrid_host.calls import Call, Pace
 from astrid_host.payloads import NIL_SOURCE
 from astrid_host.topics import KERNEL_TOPICS
@@ -75,6 +76,8 @@ class Queue:
         works: what waits, in order.
         entering: how many of them entered from outside.
         size: bytes of their payloads.
+        flight: bytes of the payloads of calls under way.
+        charged: steps of the host's backlog that both together take.
         running: calls under way.
         moves: how many works were taken out so far.
         outside: callers that wait for room to enter, by what they wait with.
@@ -86,14 +89,17 @@ class Queue:
 
     __slots__ = (
         "braked",
+        "charged",
         "dispatcher",
         "entering",
+        "flight",
         "gave_up",
         "held",
         "idle_sweeps",
         "moves",
         "outside",
         "paces",
+        "principal",
         "receiver",
         "rooms",
         "running",
@@ -102,14 +108,17 @@ class Queue:
         "works",
     )
 
-    def __init__(self, dispatcher: Dispatcher, receiver: Receiver, rooms: int = 1) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, receiver: Receiver, rooms: int = 1, principal: str | None = None
+    ) -> None:
         self.dispatcher = dispatcher
         self.receiver = receiver
         self.works: deque[Work] = deque()
         self.rooms = rooms
         self.running: set[Call] = set()
         self.entering = 0
-        self.size = 0
+        self.size = self.flight = self.charged = 0
+        self.principal = principal
         self.moves = 0
         self.scheduled = False
         self.idle_sweeps = 0
@@ -159,12 +168,14 @@ class Queue:
         if work.entering:
             self.entering += 1
         self.size += len(work.payload)
+        if self.size + self.flight >> STEP_BITS != self.charged:
+            self._charge()
         self.idle_sweeps = 0
         if len(works) >= FEWEST_FULL and (self.is_full(True) or self.is_full(False)):
             self.dispatcher.crowded.add(self)
         if not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
-            self.dispatcher.turns.runnable.append(self)
+            self.dispatcher.turns.schedule_locked(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
@@ -177,7 +188,9 @@ class Queue:
             return None
         work = self.works.popleft()
         self.moves += 1
-        self.size -= len(work.payload)
+        size = len(work.payload)
+        self.size -= size
+        self.flight += size
         if work.entering:
             self.entering -= 1
         if self.outside:
@@ -198,6 +211,18 @@ class Queue:
         if self.works:
             self.schedule()
         return call
+
+    def ended(self, work: Work, call: Call) -> None:
+        """A call of its is over."""
+        self.running.discard(call)
+        self.flight -= len(work.payload)
+        if self.size + self.flight >> STEP_BITS != self.charged:
+            self._charge()
+
+    def _charge(self) -> None:
+        steps = self.size + self.flight >> STEP_BITS
+        self.dispatcher.bus.backlog.change(self.principal, steps - self.charged)
+        self.charged = steps
 
     # Standing still.
 
@@ -264,6 +289,7 @@ class Queue:
     def _emptied(self, works: list[Work]) -> None:
         self.entering -= sum(work.entering for work in works)
         self.size -= sum(len(work.payload) for work in works)
+        self._charge()
         self.moves += len(works)
         self._relieve()
         for _ in range(len(self.outside)):
@@ -300,7 +326,7 @@ class Queues:
         if self._shared is not None and self._shared.in_use:
             return self._shared
         if len(self.by_principal) < QUEUES:
-            queue = self.by_principal[principal] = Queue(dispatcher, receiver)
+            queue = self.by_principal[principal] = Queue(dispatcher, receiver, principal=principal)
             return queue
         if self._shared is None:
             self._shared = Queue(dispatcher, receiver, SHARES)

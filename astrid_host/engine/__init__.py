@@ -6,16 +6,21 @@ host function raised comes out of the call that made it, and of no other.
 """
 
 from astrid_host.engine.activation import CHATTY_CALLS, Activation, Suspend
-from astrid_host.engine.engine import TICK_S, Engine, wat
+from astrid_host.engine.bounds import Bounds
+from astrid_host.engine.compiling import Compilation
+from astrid_host.engine.engine import TICK_S, Engine, Source, wat
 from astrid_host.engine.instance import Entry, Instance
 from astrid_host.engine.linking import Import, Imports, Linker
 from astrid_host.engine.module import Module, Prelinked
+from astrid_host.engine.native import trim
 from astrid_host.engine.pool import Instances, Pool
 
 __all__ = [
     "CHATTY_CALLS",
     "TICK_S",
     "Activation",
+    "Bounds",
+    "Compilation",
     "Engine",
     "Entry",
     "Import",
@@ -26,6 +31,8 @@ __all__ = [
     "Module",
     "Pool",
     "Prelinked",
+    "Source",
     "Suspend",
+    "trim",
     "wat",
 ]

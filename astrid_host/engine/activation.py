@@ -108,6 +108,9 @@ class Activation:
         if not instance.turn.acquire(False):
             raise RuntimeError(f"two threads in one store of {instance.module.name}: a store belongs to one at a time")
         here.activation = self
+        memory = instance.memory
+        if memory is not None:
+            memory.admit(instance)
         try:
             future = self.future
             if future is None:
@@ -122,9 +125,13 @@ class Activation:
                     self.result = instance.end(self)
                     return True
                 self.future = future = instance.next_future(self)
+            if instance.is_open:
+                instance.look()
             return False
         finally:
             here.activation = None
+            if memory is not None:
+                memory.settle(instance)
             instance.turn.release()
 
     def yield_soon(self) -> None:

@@ -1,8 +1,8 @@
 """The engine: one configuration of wasmtime, the compiler, the cache, the clock's tick.
 
 Every module of a host is compiled by one engine. Guests have no threads, no shared memory, no second memory, no garbage
-collection and no exceptions of their own. Compiling a module that is not in the cache takes tens of milliseconds and does
-not hold the GIL: callers on the loop's thread move it to another.
+collection and no exceptions of their own. A module that is not in the cache is compiled in a process of its own, with limits of
+time and memory, and read from the cache then; only validated, compiled code of a folder of this user's is ever loaded.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import ctypes
 import logging
 import sys
-from functools import partial
+import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import wasmtime
 
 from astrid_host.abi import CoreModule, core_module
 from astrid_host.engine import native
+from astrid_host.engine.bounds import BOUNDS, Bounds
 from astrid_host.engine.cache import ModuleCache
+from astrid_host.engine.compiling import WORKERS, Compilation, Unkept
 from astrid_host.engine.module import Module
 from astrid_host.errors import ModuleRefused
 
@@ -29,83 +32,143 @@ WASM_STACK_BYTES = 1 << 20
 TICK_S = 0.01
 
 
+SETTINGS = f"wasmtime {native.VERSION}, epochs, memory stays, stack {WASM_STACK_BYTES}"
+
+
+class Source(NamedTuple):
+    """A capsule's WebAssembly, read: its core module, and where its compiled form is kept (None: nowhere)."""
+
+    core: CoreModule
+    path: Path | None
+
+
+def configured() -> wasmtime.Engine:
+    """The engine that compiles and runs capsules: the same in every process that has to do with them."""
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.wasm_threads = False
+    config.wasm_multi_memory = False
+    config.wasm_memory64 = False
+    config.wasm_exceptions = False
+    config.wasm_gc = False
+    config.wasm_component_model = False
+    config.cranelift_opt_level = "speed"
+    # Views of guest memory rest on this. The address space that is set aside, 4 GiB each, is all that a guest can have.
+    config.memory_may_move = False
+    config.max_wasm_stack = WASM_STACK_BYTES
+    if sys.platform == "darwin":
+        config.macos_use_mach_ports = False
+    native.ASYNC_STACK(native.address(config.ptr()), STACK_BYTES)
+    return wasmtime.Engine(config)
+
+
 class Engine:
-    """Compiles capsules.
+    """Compiles capsules. Its methods may be used from any thread; those that compile or read take their time.
 
     Args:
         cache: the folder of compiled modules; None compiles at every start.
+        bounds: of what compiling may cost, and of the cache.
     """
 
-    def __init__(self, cache: Path | None) -> None:
-        config = wasmtime.Config()
-        config.epoch_interruption = True
-        config.wasm_threads = False
-        config.wasm_multi_memory = False
-        config.wasm_memory64 = False
-        config.wasm_exceptions = False
-        config.wasm_gc = False
-        config.wasm_component_model = False
-        config.cranelift_opt_level = "speed"
-        # Views of guest memory rest on this. The address space that is set aside, 4 GiB each, is all that a guest can have.
-        config.memory_may_move = False
-        config.max_wasm_stack = WASM_STACK_BYTES
-        if sys.platform == "darwin":
-            config.macos_use_mach_ports = False
-        native.ASYNC_STACK(native.address(config.ptr()), STACK_BYTES)
-        self.wasmtime = wasmtime.Engine(config)
+    def __init__(self, cache: Path | None, bounds: Bounds = BOUNDS) -> None:
+        self.wasmtime = configured()
         self.at = native.address(self.wasmtime.ptr())
-        self.cache = ModuleCache(cache, f"wasmtime {native.VERSION}, epochs, memory stays, stack {WASM_STACK_BYTES}")
-        self._last: tuple[bytes, CoreModule, Path | None] | None = None
+        self.bounds = bounds
+        self.cache = ModuleCache(cache, SETTINGS, native.VERSION)
         self.compiled = 0  # how often the cache did not have it
 
     def tick(self) -> None:
         """Let the epoch pass: every guest that computes now yields at its next check. From any thread."""
         native.TICK(self.at)
 
+    def source(self, wasm: bytes) -> Source:
+        """Read a capsule's WebAssembly: a component or a core module, in binary form.
+
+        Raises:
+            ModuleRefused: it is not WebAssembly, or not what a capsule has to be.
+        """
+        core = core_module(wasm)
+        return Source(core, self.cache.path(core.wasm))
+
+    def cached(self, name: str, source: Source) -> Module | None:
+        """The compiled module, when it is in the cache.
+
+        Args:
+            name: what it is called in messages.
+            source: what was read.
+        """
+        path = source.path
+        if path is None or not self.cache.holds(path):
+            return None
+        inner = self.cache.inner_imports(path)
+        if inner is None:
+            return None
+        try:
+            compiled = wasmtime.Module.deserialize_file(self.wasmtime, str(path))
+        except wasmtime.WasmtimeError as error:
+            log.warning("the compiled module %s is not usable and is made anew: %s", path, error)
+            return None
+        return Module(name, compiled, source.core, lambda: inner)
+
+    def compilation(self, name: str, source: Source) -> Compilation:
+        """What `compiled_by` waits for, to be ended by whoever does not want to wait any longer."""
+        return Compilation(WORKERS, name, source.core.wasm, self.bounds)
+
+    def compiled_by(self, compilation: Compilation, name: str, source: Source) -> Module:
+        """Compile a module in a process of its own; this thread waits for it.
+
+        Raises:
+            ModuleRefused: it is not valid, or takes more than the bounds allow; or it was ended.
+        """
+        module = None
+        if source.path is not None:
+            try:
+                compilation.run(source.path)
+                module = self.cached(name, source)
+                self.cache.prune(self.bounds.module_cache, source.path)
+            except (Unkept, OSError) as error:
+                log.warning("a compiled module was not kept in %s: %s", source.path.parent, error)
+        if module is None:
+            module = self._unkept(compilation, name, source)
+        self.compiled += 1
+        return module
+
+    def _unkept(self, compilation: Compilation, name: str, source: Source) -> Module:
+        """Compile it by way of a private folder that is removed at once."""
+        with tempfile.TemporaryDirectory(prefix="astrid-host-module-") as folder:
+            cache = ModuleCache(Path(folder), SETTINGS, native.VERSION)
+            path = cache.path(source.core.wasm)
+            assert path is not None, "the folder was just made, for this user alone"
+            try:
+                compilation.run(path)
+                inner = cache.inner_imports(path)
+                if not cache.holds(path) or inner is None:
+                    raise ModuleRefused(f"{name}: what was compiled is not what lies in {folder}")
+                compiled = wasmtime.Module.deserialize(self.wasmtime, path.read_bytes())
+            except (Unkept, OSError) as error:
+                text = f"{name}: there is no room for its compiled form, neither in the cache nor in {folder}: {error}"
+                raise ModuleRefused(text) from error
+            except wasmtime.WasmtimeError as error:
+                raise ModuleRefused(f"{name}: its compiled form cannot be used: {error}") from None
+        return Module(name, compiled, source.core, lambda: inner)
+
     def module(self, name: str, wasm: bytes) -> Module:
-        """Compile a capsule's WebAssembly: a component or a core module, in binary form.
+        """All of it at once: the module from the cache, or compiled.
 
         Args:
             name: what it is called in messages.
             wasm: the file's content.
 
         Raises:
-            ModuleRefused: it is not WebAssembly, or not what a capsule has to be.
+            ModuleRefused: it is not WebAssembly, not what a capsule has to be, or takes more than the bounds allow.
         """
-        core, path = self._looked_up(wasm)
-        compiled = self._load(path) if path is not None else None
-        if compiled is None:
-            try:
-                compiled = wasmtime.Module(self.wasmtime, core.wasm)
-            except wasmtime.WasmtimeError as error:
-                raise ModuleRefused(f"{name} does not compile: {error}") from None
-            self.compiled += 1
-            if path is not None:
-                self.cache.write(path, bytes(compiled.serialize()))
-                self.cache.inner_imports(path, core)  # here, where a thread may take its time
-        return Module(name, compiled, core, partial(self.cache.inner_imports, path, core))
+        source = self.source(wasm)
+        return self.cached(name, source) or self.compiled_by(self.compilation(name, source), name, source)
 
     def is_cached(self, wasm: bytes) -> bool:
-        """Whether `module` would find it compiled already, and so return in a millisecond."""
-        path = self._looked_up(wasm)[1]
+        """Whether `module` would find it compiled already."""
+        path = self.source(wasm).path
         return path is not None and path.exists()
-
-    def _looked_up(self, wasm: bytes) -> tuple[CoreModule, Path | None]:
-        """A file's core module and its place in the cache; the last answer is kept, because it is asked for twice."""
-        last = self._last
-        if last is None or last[0] is not wasm:
-            core = core_module(wasm)
-            self._last = last = (wasm, core, self.cache.path(core.wasm))
-        return last[1], last[2]
-
-    def _load(self, path: Path) -> wasmtime.Module | None:
-        if not self.cache.holds(path):
-            return None
-        try:
-            return wasmtime.Module.deserialize_file(self.wasmtime, str(path))
-        except wasmtime.WasmtimeError as error:
-            log.warning("the compiled module %s is not usable and is made anew: %s", path, error)
-            return None
 
 
 def wat(text: str) -> bytes:
@@ -120,4 +183,5 @@ def wat(text: str) -> bytes:
         raise ModuleRefused(f"not WebAssembly text: {error}") from None
 
 
-assert ctypes.sizeof(ctypes.c_void_p) == 8, "the engine needs a 64-bit platform"
+if ctypes.sizeof(ctypes.c_void_p) != 8:
+    raise ImportError("the engine needs a 64-bit platform")

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 from astrid_host.abi import ExportCode, HandleTable, compile_export
 from astrid_host.engine import failures, native
 from astrid_host.engine.activation import Activation, here, on_epoch
-from astrid_host.errors import GuestFault, ModuleRefused
+from astrid_host.errors import GuestFault, ModuleRefused, Trap
 from astrid_host.wit.types import Function
 
 if TYPE_CHECKING:
     from astrid_host.engine.module import Prelinked
+    from astrid_host.engine.pool import Pool
 
 _FORMAT = {"i32": "I", "i64": "Q", "f32": "f", "f64": "d"}
 _WIDTH = {"i32": 4, "i64": 8, "f32": 4, "f64": 8}
 _KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
 _CTYPE = {"i32": ctypes.c_uint32, "i64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double}
-TABLE_ELEMENTS, TABLES = 100_000, 10
+TABLE_ELEMENTS, TABLES, ELEMENT_BYTES = 100_000, 10, 8
 
 
 def slots(types: tuple[str, ...], stride: int) -> struct.Struct:
@@ -104,7 +105,13 @@ class Instance:
 
     Args:
         module: the pre-linked module.
-        memory_bytes: the most that its memories may take together.
+        memory_bytes: the most that its memory may take.
+        pool: whose instance it is; None when nobody counts its memory.
+
+    Attributes:
+        limit: what the engine lets it have now.
+        counted: bytes that it has, as far as the host's account of memory knows.
+        granted: bytes that it may add while it runs, where that had to be asked for.
     """
 
     __slots__ = (
@@ -124,19 +131,29 @@ class Instance:
         "_store",
         "calling",
         "context",
+        "counted",
+        "granted",
         "handles",
         "idle_since",
+        "limit",
+        "memory",
+        "memory_bytes",
         "module",
         "out",
         "out_at",
+        "pool",
         "principal",
         "size",
         "turn",
         "view",
     )
 
-    def __init__(self, module: Prelinked, memory_bytes: int) -> None:
+    def __init__(self, module: Prelinked, memory_bytes: int, pool: Pool | None = None) -> None:
         self.module = module
+        self.pool = pool
+        self.memory = pool.instances.memory if pool is not None else None
+        self.memory_bytes = self.limit = memory_bytes
+        self.counted = self.granted = 0
         self.turn = threading.Lock()
         self.handles = HandleTable()
         self.calling = False
@@ -144,7 +161,7 @@ class Instance:
         self.idle_since = 0.0
         self._store: int | None = native.STORE_NEW(module.engine_at, None, None)
         self.context = native.VOID(native.STORE_CONTEXT(self._store))
-        native.STORE_LIMITS(self._store, memory_bytes, TABLE_ELEMENTS, 1, TABLES, 1)
+        native.STORE_LIMITS(self._store, self.limit, module.table_elements, 1, TABLES, 1)
         native.SET_ON_EPOCH(self._store, on_epoch, None, None)
         self.out = (native.VOID * 2)()
         self.out_at = ctypes.addressof(self.out)
@@ -224,22 +241,40 @@ class Instance:
         """What the function returned, lifted; the guest is told that it may free it."""
         entry = activation.entry
         export = self._exports[entry.name]
+        self.look()
         if export.result is None:
+            if export.post_at is not None:
+                self._enter(activation, export.post_at, entry.post)
             return None
         flat = export.result.value
-        self.look()
         value = entry.code.lift_result(self, flat)
         if export.post_at is not None:
             self._enter(activation, export.post_at, entry.post, flat)
+            self.look()  # it may have grown its memory
         return value
 
     def failed(self, activation: Activation) -> BaseException:
         """Why the call failed; what the engine holds of it is freed."""
-        told = failures.take_either(self.out)
+        return self._told(activation, failures.take_either(self.out))
+
+    def _told(self, activation: Activation, told: BaseException) -> BaseException:
         failure, activation.failure = activation.failure, None
+        if failure is None and self.limit < self.memory_bytes and isinstance(told, Trap) and self.memory is not None:
+            failure = self.memory.refused(self, str(told))
         return failure if failure is not None else told
 
+    def bound(self, limit: int) -> None:
+        """Let its memory have so many bytes at most. It does not run now."""
+        if limit != self.limit:
+            self.limit = limit
+            native.STORE_LIMITS(self._store, limit, self.module.table_elements, 1, TABLES, 1)
+
     # The canonical ABI: what lifting and lowering need.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its memory can be seen."""
+        return self._memory is not None
 
     def look(self) -> None:
         """See memory that the guest has grown: `view` is as long as the memory was at the last look.
@@ -261,7 +296,8 @@ class Instance:
             Trap: the allocator trapped, or did not return.
         """
         activation = here.activation
-        assert activation is not None, "memory is allocated on behalf of a call"
+        if activation is None:
+            raise RuntimeError("memory is allocated on behalf of a call alone")
         if self._realloc_at and self._inner_buffer is None:  # `_enter`, written out: it runs twice a call
             activation.nested = 1
             REALLOC.pack_raw(self._raw, 0, 0, 0, align, size)
@@ -331,9 +367,7 @@ class Instance:
         return ctypes.c_uint32.from_address(results_at + native.VAL_AT).value if signature.results else 0
 
     def _inner_failed(self, activation: Activation) -> BaseException:
-        told = failures.take_either(self._inner_out)
-        failure, activation.failure = activation.failure, None
-        return failure if failure is not None else told
+        return self._told(activation, failures.take_either(self._inner_out))
 
     # Its end.
 

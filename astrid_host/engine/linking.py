@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import wasmtime
 
-from astrid_host.abi import DropCode, ImportCode, compile_drop, compile_import
-from astrid_host.engine import assemblyscript, native
+from astrid_host.abi import HOST_BYTES, DropCode, ImportCode, compile_drop, compile_import
+from astrid_host.engine import assemblyscript, failures, native
 from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Activation, Suspend, here
 from astrid_host.engine.instance import slots
 from astrid_host.engine.module import Module, Prelinked
@@ -35,6 +35,8 @@ _RESULT: dict[str, Any] = {
     "f64": ctypes.c_double,
 }
 _KIND = {"i32": 0, "i64": 1, "f32": 2, "f64": 3}
+NAMED = 20  # of the imports that are missing: to look for what was meant takes time
+NAME_CHARACTERS = 128
 
 
 # A continuation that is over at once: a C function that answers 1, and costs less than one of ours.
@@ -48,14 +50,18 @@ class Import:
         declared: its WIT declaration, or the resource that it drops.
         run: called as `run(activation, *arguments)`; gives the result, or raises `HostError`.
         waits: whether `run` may return a `Suspend`.
+        most: bytes that its arguments may take in the host, all together.
     """
 
-    __slots__ = ("declared", "run", "waits")
+    __slots__ = ("declared", "most", "run", "waits")
 
-    def __init__(self, declared: Function | Resource, run: Callable[..., Any], waits: bool) -> None:
+    def __init__(
+        self, declared: Function | Resource, run: Callable[..., Any], waits: bool, most: int = HOST_BYTES
+    ) -> None:
         self.declared = declared
         self.run = run
         self.waits = waits
+        self.most = most
 
 
 class Imports(Protocol):
@@ -101,17 +107,20 @@ class Linker:
             key = (needed.module, needed.name)
             defined = self._defined.get(key) or self._define(key)
             if defined is None:
-                problems.append(self._unknown(key))
                 missing.append(key)
+                if len(missing) <= NAMED:
+                    problems.append(self._unknown(key))
             elif needed.kind != "func" or (needed.params, needed.results) != defined[:2]:
-                problems.append(
-                    f"  {key[0]} {key[1]}: imported as {needed.describe()}, "
-                    f"but the host has {_signature(*defined[:2])}: build against the wit/ of this host"
-                )
                 missing.append(key)
-            else:
-                if defined[2]:
-                    waiting.add(key)
+                if len(missing) <= NAMED:
+                    problems.append(
+                        f"  {key[0]} {key[1]}: imported as {needed.describe()}, "
+                        f"but the host has {_signature(*defined[:2])}: build against the wit/ of this host"
+                    )
+            elif defined[2]:
+                waiting.add(key)
+        if len(missing) > NAMED:
+            problems.append(f"  and {len(missing) - NAMED} more")
         if problems:
             raise ImportsMissing(
                 f"{module.name} imports what this host does not have:\n" + "\n".join(problems), missing
@@ -133,7 +142,9 @@ class Linker:
             if found is None:
                 return None
             code = (
-                compile_drop(found.declared) if isinstance(found.declared, Resource) else compile_import(found.declared)
+                compile_drop(found.declared)
+                if isinstance(found.declared, Resource)
+                else compile_import(found.declared, found.most)
             )
             params, results, waits = code.signature.params, code.signature.results, found.waits
             if waits:
@@ -175,12 +186,13 @@ class Linker:
             None,
             None,
         )
-        assert not error, f"{key} was defined twice"
+        if error:
+            raise RuntimeError(f"the import {key} cannot be defined: {failures.take_error(error).message}")
 
     def _unknown(self, key: tuple[str, str]) -> str:
         import difflib
 
-        module, name = key
+        module, name = key[0][:NAME_CHARACTERS], key[1][:NAME_CHARACTERS]
         if module.startswith("wasi"):
             return (
                 f"  {module} {name}: there is no WASI here; build for wasm32-unknown-unknown "

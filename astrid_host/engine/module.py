@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
 from astrid_host.abi import CoreModule, compile_export
 from astrid_host.engine import failures, native
-from astrid_host.engine.instance import Entry, Instance
+from astrid_host.engine.instance import ELEMENT_BYTES, TABLE_ELEMENTS, Entry, Instance
 from astrid_host.errors import ModuleRefused
 from astrid_host.wit.types import Function
+
+if TYPE_CHECKING:
+    from astrid_host.engine.pool import Pool
+
+PAGE_BYTES = 1 << 16
+TABLE_GROWTH = 10_000  # elements that a small table may grow to; what tables begin with is counted as memory
 
 
 class Module:
@@ -67,11 +73,15 @@ class Prelinked:
         waits: whether its allocator or a post-return function might reach an import that may suspend it.
         callbacks: what its imports call; kept, because nothing else may.
 
+    Attributes:
+        initial_bytes: what an instance begins with: memory and tables.
+        table_elements: the most that each table may have.
+
     Raises:
         ModuleRefused: it exports no memory, or an entry, its post-return function or `cabi_realloc` with another signature.
     """
 
-    __slots__ = ("_keep", "_pre", "engine_at", "entries", "name", "pre_at", "waits")
+    __slots__ = ("_keep", "_pre", "engine_at", "entries", "initial_bytes", "name", "pre_at", "table_elements", "waits")
 
     def __init__(
         self,
@@ -90,6 +100,10 @@ class Prelinked:
         for name, function in (("_initialize", Function("_initialize", (), None)), *entries.items()):
             module.check(name, function)
             self._check_inner(module, f"cabi_post_{name}", (compile_export(function).signature.results, ()))
+        tables = module.core.outline.tables
+        self.table_elements = min(max(TABLE_GROWTH, *tables, 0), TABLE_ELEMENTS)
+        pages = memory.pages[0] if memory.pages is not None else 0
+        self.initial_bytes = pages * PAGE_BYTES + ELEMENT_BYTES * sum(tables)
         self._check_inner(module, "cabi_realloc", (("i32",) * 4, ("i32",)))
         self.entries = {
             name: Entry(name, compile_export(function)) for name, function in entries.items() if name in module.exports
@@ -114,9 +128,14 @@ class Prelinked:
                 f"({', '.join(wanted[0])}) -> ({', '.join(wanted[1])})"
             )
 
-    def new(self, memory_bytes: int) -> Instance:
-        """A store for one instance; its first activation instantiates it."""
-        return Instance(self, memory_bytes)
+    def new(self, memory_bytes: int, pool: Pool | None = None) -> Instance:
+        """A store for one instance; its first activation instantiates it.
+
+        Args:
+            memory_bytes: the most memory that it may have.
+            pool: whose it is; without one nobody counts its memory.
+        """
+        return Instance(self, memory_bytes, pool)
 
     def close(self) -> None:
         """Free the linked module. Its instances are closed before."""

@@ -2,9 +2,9 @@
 
 An instance serves one principal until it is discarded, so nothing of one caller's memory meets another. All pools of a host
 share one cap, because each instance costs about six memory maps and Linux allows 65,530: at the cap the least recently used
-idle ones go, and when none is idle the call ends with `NoInstance`. Instances whose guests wait do not count, up to as many
-again: what they wait for may need an instance itself. Leasing and returning are for one thread at a
-time per lock holder; the caller's lock is held.
+idle ones go, and when none is idle the call ends with `NoInstance`. They share one ceiling of memory likewise. Instances whose
+guests wait do not count against the cap, up to as many again: what they wait for may need an instance itself. Leasing and
+returning are for one thread at a time per lock holder; the caller's lock is held.
 """
 
 from __future__ import annotations
@@ -13,24 +13,33 @@ import heapq
 import threading
 
 from astrid_host.engine.instance import Instance
+from astrid_host.engine.memory import UNBOUNDED, Memory
 from astrid_host.engine.module import Prelinked
 from astrid_host.errors import NoInstance
 
 CAP = 4096
 IDLE_S = 60.0
 EVICTED_SHARE = 64  # at the cap, one in so many goes
+EVICTED_FOR_MEMORY = 16
 
 
 class Instances:
     """The count of all live instances of a host, and where its idle ones are.
 
+    Args:
+        cap: the most instances at work, and again the most whose guests wait.
+        memory_bytes: what all of them may have together.
+        threads: on which guests may run at once.
+
     Attributes:
         live: instances that count against the cap.
         waiting: those besides whose guests wait for something.
+        memory: the account of their memory.
     """
 
-    def __init__(self, cap: int = CAP) -> None:
+    def __init__(self, cap: int = CAP, memory_bytes: int = UNBOUNDED, threads: int = 1) -> None:
         self.cap = cap
+        self.memory = Memory(self, memory_bytes, threads)
         self.live = 0
         self.waiting = 0
         self._pools: set[Pool] = set()
@@ -61,14 +70,14 @@ class Instances:
                 for _ in range(sum(now - instance.idle_since >= IDLE_S for instance in kept))
             ]
 
-    def _evict(self) -> list[Instance]:
-        """Take out the instances that were used least recently: several at once, because finding them costs a look at all."""
+    def take_oldest(self, count: int) -> list[Instance]:
+        """Take out the idle instances that were used least recently, to be closed. The lock is held. Take several at once where
+        you can, because finding them costs a look at all."""
         oldest = (
             (kept[0].idle_since, id(kept), pool, principal)
             for pool in self._pools
             for principal, kept in pool.idle.items()
         )
-        count = max(self.cap // EVICTED_SHARE, 1)
         return [pool._forget_oldest(principal) for _, _, pool, principal in heapq.nsmallest(count, oldest)]
 
 
@@ -83,21 +92,22 @@ class Pool:
 
     def __init__(self, module: Prelinked, memory_bytes: int, instances: Instances) -> None:
         self.module = module
+        self.memory_used = 0  # by all of its instances
         self.memory_bytes = memory_bytes
         self.instances = instances
         self.idle: dict[str | None, list[Instance]] = {}  # none of the lists is empty; the last is used next
         self.closed = False
         with instances._lock:
             instances._pools.add(self)
+            instances.memory.meet(memory_bytes)
 
     def lease(self, principal: str | None) -> Instance:
         """An idle instance of that principal, else a new one.
 
         Raises:
-            NoInstance: the cap is reached and none is idle.
+            NoInstance: the cap, or the ceiling of memory, is reached and none is idle.
         """
         shared = self.instances
-        evicted: list[Instance] = []
         with shared._lock:
             kept = self.idle.get(principal)
             if kept:
@@ -105,33 +115,52 @@ class Pool:
                 if not kept:
                     del self.idle[principal]
                 return instance
-            if shared.live >= shared.cap:
-                evicted = shared._evict()
-                if not evicted:
-                    raise NoInstance(f"{shared.cap} instances are at work and none is idle: try again later")
-            shared.live += 1
+            evicted, refused = self._make_room(principal)
+            if refused is None:
+                instance = self.module.new(self.memory_bytes, self)
+                instance.principal = principal
+                shared.live += 1
+                shared.memory.begin(instance)
         for old in evicted:
             old.close()
-        try:
-            instance = self.module.new(self.memory_bytes)
-        except BaseException:
-            with shared._lock:
-                shared.live -= 1
-            raise
-        instance.principal = principal
+        if refused is not None:
+            raise NoInstance(refused)
         return instance
 
-    def give_back(self, instance: Instance, now: float) -> None:
-        """Keep an instance whose call ended well; after `close` it is closed instead."""
+    def _make_room(self, principal: str | None) -> tuple[list[Instance], str | None]:
+        """For one more instance: the idle ones that have to go, and why there is no room nevertheless."""
+        shared, evicted = self.instances, list[Instance]()
+        if shared.live >= shared.cap:
+            evicted = shared.take_oldest(max(shared.cap // EVICTED_SHARE, 1))
+            if not evicted:
+                return evicted, f"{shared.cap} instances are at work and none is idle: try again later"
+        while (why := shared.memory.lacks(self, principal)) is not None:
+            more = shared.take_oldest(EVICTED_FOR_MEMORY)
+            if not more:
+                return evicted, why
+            evicted += more
+        return evicted, None
+
+    def give_back(self, instance: Instance, now: float, passing: bool = False) -> None:
+        """Keep an instance whose call ended well; after `close` it is closed instead.
+
+        Args:
+            instance: with nothing under way.
+            now: from when on it is idle.
+            passing: what it did was no use of it: it is idle since it was used before, and closed if that is too long ago.
+        """
         instance.handles.clear()
-        if self.closed:
+        if self.closed or (passing and now - instance.idle_since >= IDLE_S):
             self.discard(instance)
             return
-        instance.idle_since = now
+        if not passing:
+            instance.idle_since = now
         with self.instances._lock:
             kept = self.idle.get(instance.principal)
             if kept is None:
                 self.idle[instance.principal] = [instance]
+            elif passing:
+                kept.insert(0, instance)
             else:
                 kept.append(instance)
 
@@ -139,6 +168,7 @@ class Pool:
         """Close an instance whose call failed."""
         with self.instances._lock:
             self.instances.live -= 1
+            self.instances.memory.end(instance)
         instance.close()
 
     def close(self) -> None:
@@ -156,6 +186,7 @@ class Pool:
         if not kept:
             del self.idle[principal]
         self.instances.live -= 1
+        self.instances.memory.end(instance)
         return instance
 
     def held_bytes(self) -> int:

@@ -173,15 +173,21 @@ class Contracts:
 
     def intercepted(self, manifest: Manifest) -> list[str]:
         """The patterns of handlers that come between others, or hear what is meant for them: only consent allows these."""
-        return [row.pattern for row in manifest.handlers if self._intercepts(row.pattern)]
+        return [row.pattern for row in manifest.handlers if self._intercepts(row.pattern, subtree=False)]
 
-    def _intercepts(self, pattern: str) -> bool:
+    def overheard(self, pattern: str) -> bool:
+        """Whether a guest that subscribes by a row of that pattern hears what is meant for others: only consent allows that."""
+        reports = (pattern_of(f"{prefix}*") for prefix in (FAILED_TOPICS, SETTLED_TOPICS))
+        wanted = pattern_of(pattern)
+        return self._intercepts(pattern, subtree=True) or any(covers(wanted, report) for report in reports)
+
+    def _intercepts(self, pattern: str, *, subtree: bool) -> bool:
         for prefix in (FAILED_TOPICS, SETTLED_TOPICS):
             if pattern.startswith(prefix):
-                return self._intercepts(pattern.removeprefix(prefix))
+                return self._intercepts(pattern.removeprefix(prefix), subtree=subtree)
         return any(
             contract.interceptors == "consent" or (contract.interceptors == "own" and "*" in pattern.split("."))
-            for contract in self._reached(pattern, subtree=False)
+            for contract in self._reached(pattern, subtree=subtree)
         )
 
     def _meant(self, row: str) -> list[Contract]:

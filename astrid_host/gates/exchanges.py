@@ -58,6 +58,12 @@ class Exchanges:
         self.under_way: dict[tuple[str | None, str], Exchange] = {}
         self.full_at = OF_A_CAPSULE
 
+    def is_taken(self, principal: str | None, id: object, opener: str) -> bool:  # noqa: A002 - the field's own word
+        """Whether another speaker has an exchange with that id under way."""
+        named = id_of(id)
+        exchange = None if named is None else self.under_way.get((principal, named))
+        return exchange is not None and exchange.opener != opener
+
     def open(self, principal: str | None, id: str, opener: str) -> Exchange:  # noqa: A002 - the field's own word
         """Begin one; or add a request to it, if it is under way."""
         under_way = self.under_way

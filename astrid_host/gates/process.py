@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from astrid_host.gates.verdicts import Denial, quoted
@@ -10,17 +11,36 @@ if TYPE_CHECKING:
     from astrid_host.manifest import Manifest
 
 
-def may_spawn(manifest: Manifest, command: str) -> Denial | None:
-    """Whether a capsule may run a command: it equals a row of `host_process`, or goes on after one with a space.
+def may_spawn(manifest: Manifest, command: str, arguments: Sequence[str] = ()) -> Denial | None:
+    """Whether a capsule may run a command.
 
-    Arguments are not looked at: a row `bash` allows everything. (Astrid, process: gates.)
+    A row of `host_process` is a command, perhaps with the arguments that it has to begin with: `git status` allows `git` with the
+    arguments `status -s`. A row without arguments allows all of them: `bash` allows everything. (Astrid, process: gates.)
+
+    Args:
+        manifest: the capsule's.
+        command: a name without `/`, looked up on PATH, or an absolute path that is a row's.
+        arguments: each one argument, whatever it contains.
     """
     rows = manifest.capabilities.host_process
-    if any(command == row or command.startswith(f"{row} ") for row in rows if row):
+    named = "/" not in command or command.startswith("/")
+    if named and any(_allows(row, command, arguments) for row in rows):
         return None
+    name = manifest.package.name
+    if not named:
+        detail = f"capsule {name!r} may not run {command!r}: a command is a name without '/', or an absolute path"
+        return Denial("capability-denied", detail)
     line = f"[capabilities] host_process = [{', '.join(map(quoted, (*rows, command)))}]"
-    detail = f"capsule {manifest.package.name!r} may not run {command!r}: write in its Capsule.toml: {line}"
-    return Denial("capability-denied", detail)
+    return Denial("capability-denied", f"capsule {name!r} may not run {command!r}: write in its Capsule.toml: {line}")
+
+
+def _allows(row: str, command: str, arguments: Sequence[str]) -> bool:
+    if not command.strip():
+        return False
+    if row == command:
+        return True
+    first, *leading = row.split() or [""]
+    return first == command and list(arguments[: len(leading)]) == leading
 
 
 def may_persist(manifest: Manifest) -> Denial | None:

@@ -71,19 +71,17 @@ class Rule:
 class _Cancels(Rule):
     """Only exchanges that the speaker opened."""
 
-    __slots__ = ("_under_way",)
+    __slots__ = ("_exchanges",)
     reads = True
 
     def __init__(self, contract: Contract, topic: str, contracts: Contracts, exchanges: Exchanges) -> None:
         super().__init__(contract, topic, contracts)
-        self._under_way = exchanges.under_way
+        self._exchanges = exchanges
 
     def admit(self, data: Any, source_id: str, principal: str | None) -> str | None:
         listed = _field(data, self._contract.cancels or "")
         for value in listed if isinstance(listed, list) else ():
-            named = id_of(value)
-            exchange = None if named is None else self._under_way.get((principal, named))
-            if exchange is not None and exchange.opener != source_id:
+            if self._exchanges.is_taken(principal, value, source_id):
                 return f"{_shown(value)} was opened by another speaker: only who opened it, or the host, ends it"
         return None
 

@@ -5,6 +5,7 @@
 """
 
 from astrid_host.errors import ManifestError
+from astrid_host.manifest.files import read_module
 from astrid_host.manifest.meta import Meta, check_meta, read_meta
 from astrid_host.manifest.problems import Problem, quoted
 from astrid_host.manifest.reading import check, check_text, load
@@ -55,5 +56,6 @@ __all__ = [
     "load",
     "quoted",
     "read_meta",
+    "read_module",
     "write",
 ]

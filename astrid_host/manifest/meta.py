@@ -14,6 +14,7 @@ from astrid_host.errors import LoadError
 from astrid_host.manifest.problems import Problem, shown
 from astrid_host.manifest.reading import read_file
 
+META = "meta.json"
 MEND = "install the capsule again, or remove the file"
 
 
@@ -35,21 +36,40 @@ def read_meta(folder: Path) -> Meta | None:
     Raises:
         LoadError: it cannot be read, or is not what a meta.json has to be.
     """
-    meta, problems = check_meta(folder)
+    return _without_errors(*check_meta(folder))
+
+
+def meta_of(text: str, path: Path) -> Meta | None:
+    """What a meta.json says whose text was read before.
+
+    Raises:
+        LoadError: it is not what a meta.json has to be.
+    """
+    return _without_errors(*_check_text(text, path))
+
+
+def _without_errors(meta: Meta | None, problems: list[Problem]) -> Meta | None:
     for problem in problems:
         if problem.severity == "error":
             raise LoadError(f"{problem.file}: {problem.message}; {MEND}")
     return meta
 
 
+def read_meta_text(folder: Path) -> str | Problem | None:
+    """The text of the meta.json in a capsule's folder, why it cannot be had, or None when there is none."""
+    path = folder / META
+    return read_file(path) if path.exists() or path.is_symlink() else None
+
+
 def check_meta(folder: Path) -> tuple[Meta | None, list[Problem]]:
-    """The same, with everything that is wrong with it instead of an exception."""
-    path = folder / "meta.json"
-    if not path.exists() and not path.is_symlink():
+    """The same as `read_meta`, with everything that is wrong with it instead of an exception."""
+    text = read_meta_text(folder)
+    if text is None:
         return None, []
-    text = read_file(path)
-    if isinstance(text, Problem):
-        return None, [text]
+    return (None, [text]) if isinstance(text, Problem) else _check_text(text, folder / META)
+
+
+def _check_text(text: str, path: Path) -> tuple[Meta | None, list[Problem]]:
     try:
         data: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

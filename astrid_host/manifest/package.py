@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
+from astrid_host.errors import LoadError
+from astrid_host.manifest.files import hash_of_module
 from astrid_host.manifest.problems import quoted, shown
 from astrid_host.manifest.schema import Component, Package
 from astrid_host.manifest.sheet import Sheet
@@ -127,9 +127,9 @@ def _check_hash(sheet: Sheet, file: str, digest: str | None) -> None:
         sheet.warn(text, "component", 0, "hash")
         return
     try:
-        real = blake3().update_mmap(sheet.path.parent / file).hexdigest()
-    except OSError as error:
-        sheet.error(f"the file {shown(file)} cannot be read: {error.strerror}", "component", 0)
+        real = hash_of_module(sheet.path.parent / file)
+    except LoadError as error:
+        sheet.error(str(error), "component", 0)
         return
     if real != wanted.lower():
         text = f"the file {shown(file)} is not the one that hash is of"

@@ -20,10 +20,21 @@ from astrid_host.manifest.problems import Problem
 from astrid_host.manifest.schema import Manifest
 from astrid_host.manifest.sheet import Sheet
 
-FILE_BYTES = 1 << 20
-DOTS_MOST = 1000  # on one line: what a key of n parts costs tomllib grows with n * n
+FILE_BYTES = 64 << 10
+PARTS_MOST = 32  # of one dotted key: what a key of n parts costs tomllib grows with n * n
 INTEGERS = range(-(1 << 63), 1 << 63)
 _TOML_PLACE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)$", re.DOTALL)
+# What may have dots or brackets in it and is no key: comments, and strings of all kinds. One that is never closed goes on to
+# the end, so that the text is passed over once.
+_QUOTED = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:[^"\\]|\\(?:.|\Z)|"{1,2}(?!"))*+(?:"{3,5}|\Z)'
+    r"|'{3}(?:[^']|'{1,2}(?!'))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]|\\(?:.|\Z))*+(?:"|(?=\n)|\Z)'
+    r"|'[^'\n]*+(?:'|(?=\n)|\Z)",
+    re.DOTALL,
+)
+_BETWEEN_KEYS = re.compile(r"[=,\[\]{}\n]")
 _LONG_DIGITS = re.compile(r"[0-9A-Fa-f_]{16}")
 
 
@@ -59,7 +70,7 @@ def check(path: Path) -> tuple[Manifest | None, list[Problem]]:
 def check_text(text: str, path: Path) -> tuple[Manifest | None, list[Problem]]:
     """The same for the text of a manifest that is, or would be, at `path`."""
     text = text.removeprefix("\ufeff")
-    data = _parse(text, path)
+    data = parse_toml(text, path)
     if isinstance(data, Problem):
         return None, [data]
     sheet = Sheet(data, text, path)
@@ -70,7 +81,7 @@ def check_text(text: str, path: Path) -> tuple[Manifest | None, list[Problem]]:
 
 
 def read_file(path: Path) -> str | Problem:
-    """The text of a file of at most 1 MiB, or why it cannot be had."""
+    """The text of a file of at most 64 KiB, or why it cannot be had."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -97,17 +108,28 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _parse(text: str, path: Path) -> dict[str, Any] | Problem:
+def parse_toml(text: str, path: Path) -> dict[str, Any] | Problem:
+    """The tables of a TOML text, or why it is none."""
     try:
-        if text.count(".") > DOTS_MOST:
-            for number, line in enumerate(text.split("\n"), 1):
-                if line.count(".") > DOTS_MOST:
-                    return Problem("error", f"a line has more than {DOTS_MOST} dots", path, number)
+        line = _line_of_a_long_key(text)
+        if line:
+            return Problem("error", f"a key has more than {PARTS_MOST} parts", path, line)
         return tomllib.loads(text)
     except RecursionError:
         return Problem("error", "its values nest too deep", path)
     except ValueError as error:  # TOMLDecodeError, and what int() says of thousands of digits
         return _syntax_problem(str(error), text, path)
+
+
+def _line_of_a_long_key(text: str) -> int:
+    """The first line with a dotted key of more parts than are read, 0 when there is none. It takes one pass over the text."""
+    bare = _QUOTED.sub(lambda found: "_" + "\n" * found[0].count("\n"), text)
+    if bare.count(".") < PARTS_MOST:
+        return 0
+    for number, line in enumerate(bare.split("\n"), 1):
+        if line.count(".") >= PARTS_MOST and any(part.count(".") >= PARTS_MOST for part in _BETWEEN_KEYS.split(line)):
+            return number
+    return 0
 
 
 def _syntax_problem(message: str, text: str, path: Path) -> Problem:

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from astrid_host.payloads.envelope import NIL_SOURCE, IpcMessage, decode_frame, encode_frame, source_id
 from astrid_host.payloads.kinds import ToolCallResult, ToolCancelRequest, ToolExecuteRequest, ToolExecuteResult
-from astrid_host.payloads.parsing import DEPTH, PAYLOAD_BYTES, Payload, RawJson, canonical, from_value, parse, written
+from astrid_host.payloads.parsing import (
+    DEPTH,
+    PAYLOAD_BYTES,
+    Payload,
+    RawJson,
+    canonical,
+    from_value,
+    parse,
+    typed,
+    written,
+)
 
 __all__ = [
     "DEPTH",
@@ -29,5 +39,6 @@ __all__ = [
     "from_value",
     "parse",
     "source_id",
+    "typed",
     "written",
 ]

@@ -15,7 +15,7 @@ import msgspec
 
 from astrid_host.errors import PayloadError
 from astrid_host.payloads.kinds import Tagged
-from astrid_host.payloads.parsing import Payload, RawJson, check_depth, parse
+from astrid_host.payloads.parsing import Payload, RawJson, check_depth, parse, raw_json, typed
 
 NIL_SOURCE = "00000000-0000-0000-0000-000000000000"
 _SOURCES = uuid.UUID("310714d5-9c6d-4c94-8187-75258f393bb6")
@@ -105,9 +105,9 @@ def encode_frame(message: IpcMessage) -> bytes:
 def _tagged(payload: Payload) -> bytes:
     """A payload with its tag, which guests do not see on custom data and `raw_json` objects."""
     guest = payload.guest
-    if isinstance(payload.data, Tagged):
+    if payload.form is typed or isinstance(payload.data, Tagged):
         return guest
-    if isinstance(payload.data, RawJson):
+    if payload.form is raw_json or isinstance(payload.data, RawJson):
         fields = msgspec.json.decode(guest, type=dict[str, msgspec.Raw])
         return _encode({"type": "raw_json", **fields})
     return b'{"type":"custom","data":' + guest + b"}"

@@ -8,6 +8,7 @@ CPython's own guard against deep recursion does not reach on every version, so d
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -33,10 +34,12 @@ class Payload(msgspec.Struct, gc=False):
         guest: the JSON bytes that a guest receives.
         data: the same, decoded: a struct of `payloads.kinds` for a typed payload, `RawJson` for one that was tagged
             `raw_json`, else the plain JSON value.
+        form: decodes `guest` to the same `data` again; None where only the host's own object will do.
     """
 
     guest: bytes
     data: Any
+    form: Callable[[bytes], Any] | None = None
 
 
 class _Custom(msgspec.Struct, gc=False):
@@ -75,7 +78,7 @@ def parse(raw: bytes | str) -> Payload:
                 payload = _tagged(tag, value, text)
                 if payload is not None:
                     return payload
-        return Payload(raw if isinstance(raw, bytes) else raw.encode(), value)
+        return Payload(raw if isinstance(raw, bytes) else raw.encode(), value, _decode)
     except msgspec.DecodeError as error:
         raise PayloadError(f"the payload is not JSON: {error}") from None
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
@@ -92,13 +95,13 @@ def _tagged(tag: str, value: dict[str, Any], text: str) -> Payload | None:
             data = _convert(value, kind)
         except msgspec.ValidationError:
             return None
-        return Payload(_encode(data), data)
+        return Payload(_encode(data), data, typed)
     if tag == "custom" and "data" in value:
-        return Payload(bytes(_decode_custom(text).data), value["data"])
+        return Payload(bytes(_decode_custom(text).data), value["data"], _decode)
     if tag == "raw_json":
         fields = _decode_fields(text)
         del fields["type"], value["type"]
-        return Payload(_encode(fields), RawJson(value))
+        return Payload(_encode(fields), RawJson(value), raw_json)
     return None
 
 
@@ -106,8 +109,18 @@ def canonical(payload: Payload) -> Payload:
     """The payload with what a guest receives written from what was read: a key that stood twice is there once, so that whoever
     checked a value and whoever receives it see the same one. A typed payload is written anew already."""
     if isinstance(payload.data, dict) and not isinstance(payload.data, RawJson):
-        return Payload(_encode(payload.data), payload.data)
+        return Payload(_encode(payload.data), payload.data, _decode)
     return payload
+
+
+def typed(guest: bytes) -> Any:
+    """The form of a payload with a known tag: its struct."""
+    return parse(guest).data
+
+
+def raw_json(guest: bytes) -> Any:
+    """The form of a payload that was tagged so: its fields."""
+    return RawJson(_decode(guest))
 
 
 def check_depth(text: str) -> None:

@@ -7,8 +7,23 @@ writing, and `Retries` tries again.
 
 from astrid_host.stores.database import Database
 from astrid_host.stores.installed import Installed, InstalledStore
-from astrid_host.stores.kv import KeyPage, KvStore
+from astrid_host.stores.kv import Full, KeyPage, KvStore
+from astrid_host.stores.origins import name_in, storage_id
 from astrid_host.stores.retries import Locked, Retries
 from astrid_host.stores.stores import Stores
+from astrid_host.stores.trust import TrustRecord
 
-__all__ = ["Database", "Installed", "InstalledStore", "KeyPage", "KvStore", "Locked", "Retries", "Stores"]
+__all__ = [
+    "Database",
+    "Full",
+    "Installed",
+    "InstalledStore",
+    "KeyPage",
+    "KvStore",
+    "Locked",
+    "Retries",
+    "Stores",
+    "TrustRecord",
+    "name_in",
+    "storage_id",
+]

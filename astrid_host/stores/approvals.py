@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from astrid_host.errors import StoreError
 from astrid_host.stores.database import Database
 
 _COLUMNS = "id, principal, workspace, capsule, wasm_hash, action, resource, allowed_at"
@@ -77,7 +78,8 @@ class ApprovalStore:
                     (*holder, action, resource, self._now()),
                 )
                 found = self._find(holder, action, resource)
-            assert found is not None, "a row that was written can be read"
+            if found is None:
+                raise StoreError("an allowance was written and is not there: check the disk of the state folder")
             return found
 
     def _find(self, holder: Holder, action: str, resource: str | None) -> Allowed | None:

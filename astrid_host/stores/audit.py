@@ -4,8 +4,9 @@ A row is committed when `append` returns: it survives the end of the process, ho
 memory, so a row costs the same after any number of others; another process that appends to the same database is noticed
 by its row. A row's hash is SHA-256 over the hash before it and everything the row says, so a row that is changed,
 removed, inserted or moved breaks the chain there, and SQLite's own count of the rows that ever were tells of a tail that
-was cut off. Whoever may write the database can also compute a whole chain anew: keep a `Head` elsewhere to find that.
-All methods raise StoreError when the database fails.
+was cut off. Rows that are let go, because the audit has a bound, go behind a sealed checkpoint
+(`astrid_host.stores.retention`); the chain is proved from the last one on. Whoever may write the database can also compute a
+whole chain anew: keep a `Head` elsewhere to find that. All methods raise StoreError when the database fails.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from astrid_host.errors import StoreError
 from astrid_host.stores.database import Database, Parameters
+from astrid_host.stores.retention import Checkpoint, Retention, checkpoints
 
 NAME_CHARACTERS = 256
 TARGET_CHARACTERS = 1024
@@ -71,7 +74,7 @@ class Head(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Where a chain is broken: `kind` is `changed`, `missing`, `unchained`, `cut` or `rewritten`."""
+    """Where a chain is broken: `kind` is `changed`, `missing`, `unchained`, `cut`, `rewritten` or `unsealed`."""
 
     kind: str
     seq: int
@@ -79,11 +82,14 @@ class Fault(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """What verifying a chain found: how many rows there are, where it is broken (the first 100 places), its last row."""
+    """What verifying a chain found: how many rows there are, where it is broken (the first 100 places), its last row; how many
+    rows were let go, up to which one (0 when none were)."""
 
     rows: int
     faults: list[Fault]
     head: Head
+    let_go: int = 0
+    let_go_to: int = 0
 
 
 class AuditStore:
@@ -92,10 +98,20 @@ class AuditStore:
     Args:
         database: where the rows are. A transaction in which a row was appended must not be rolled back.
         now: the clock, in nanoseconds since 1970.
+        key: of the seals on checkpoints; None cannot prove them, and lets nothing go.
+        most: bytes that it may have; None lets nothing go.
     """
 
-    def __init__(self, database: Database, now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], int] = time.time_ns,
+        key: bytes | None = None,
+        most: int | None = None,
+    ) -> None:
         self._database = database
+        self._key = key
+        self._retention = Retention(database, most, key, now) if key is not None and most is not None else None
         self._now = now
         self._lock = threading.Lock()
         self._head: Head | None = None
@@ -128,8 +144,13 @@ class AuditStore:
             if after is None:  # another process has appended
                 with self._database.transaction():
                     after = self._insert(self._read_head(), texts)
-                    assert after is not None, "nobody else writes meanwhile"
+                if after is None:
+                    raise StoreError(
+                        "the audit was written to by something that does not lock it: start no second host there"
+                    )
             self._head = after
+            if self._retention is not None:
+                self._retention.appended(after.seq)
             return after.seq
 
     def _insert(self, head: Head, texts: tuple[str, ...]) -> Head | None:
@@ -187,13 +208,16 @@ class AuditStore:
         """
         end = self._database.row(_END)
         last, counted = end or (None, None)
+        kept = checkpoints(self._database)
         chain, after = _Chain(expected), -_BEYOND
+        chain.begin(kept, self._key)
         while last is not None and (page := self._database.rows(_CHAIN, (after, last, PAGE))):
             for row in page:
                 chain.read(row)
             after = page[-1][0]
         chain.end(counted or 0)
-        return Verification(chain.rows, chain.faults, chain.head)
+        gone = kept[-1] if kept else None
+        return Verification(chain.rows, chain.faults, chain.head, gone.rows if gone else 0, gone.seq if gone else 0)
 
 
 _BEYOND = (1 << 63) - 1  # no row comes after it
@@ -208,9 +232,28 @@ class _Chain:
         self.head = Head(0, FIRST)
         self._expected = expected
         self._met = expected is None
+        self._gone = 0
+
+    def begin(self, kept: list[Checkpoint], key: bytes | None) -> None:
+        """What was let go: the chain begins behind it."""
+        before = b""
+        for checkpoint in kept:
+            if key is None or checkpoint.before != before or checkpoint.seal != checkpoint.sealed(key):
+                why = "its key is not there" if key is None else "it, or one before it, was changed, removed or forged"
+                text = f"the checkpoint behind row {checkpoint.seq} is not proved: {why}"
+                self._fault("unsealed", checkpoint.seq, text)
+            before = checkpoint.seal
+            self.head = Head(checkpoint.seq, checkpoint.hash)
+            if self._expected is not None and self._expected.seq <= checkpoint.seq:
+                self._met = True
+                if self._expected.seq == checkpoint.seq and self._expected.hash != checkpoint.hash:
+                    self._fault("rewritten", checkpoint.seq, f"row {checkpoint.seq} is not the one that was expected")
+        self._gone = self.head.seq
 
     def read(self, row: tuple[Any, ...]) -> None:
         seq, moment, *texts, previous, digest = row
+        if 1 <= seq <= self._gone:  # it is about to be removed
+            return
         self.rows += 1
         if seq < 1:
             self._fault("unchained", seq, f"row {seq} was put before the first")

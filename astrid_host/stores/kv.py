@@ -1,15 +1,19 @@
 """Keys and values in namespaces: what guests keep.
 
 Keys are text and sort by their UTF-8 bytes. A namespace never sees another one's keys. Every write is committed when
-its method returns. All methods raise StoreError when the database fails.
+its method returns. A namespace, and all of them together, have a quota in bytes: a write above it is `Full`, and nothing was
+written. All methods raise StoreError when the database fails.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
+from astrid_host.errors import StoreError
 from astrid_host.stores.database import Database
+from astrid_host.stores.schema import ROW_BYTES
 
 _GET = "SELECT value FROM kv WHERE namespace = ? AND key = ?"
 _SET = (
@@ -31,13 +35,35 @@ class KeyPage(NamedTuple):
     next_cursor: str | None
 
 
+_USED = (
+    "SELECT (SELECT bytes FROM kv_usage WHERE namespace = ?), (SELECT bytes FROM kv_usage WHERE namespace = ''), "
+    "(SELECT length(value) FROM kv WHERE namespace = ? AND key = ?)"
+)
+SLICE_ROWS, SLICE_BYTES = 256, 1 << 20  # removed in one go, and at least one row
+ROOM_BYTES = 64 << 10  # how much a namespace may write before it is measured again
+NAMESPACES = 10_000  # whose room is remembered
+
+
+class Full(StoreError):
+    """A write would have gone beyond a quota. Nothing was written."""
+
+
 class KvStore:
-    """The key-value store in a database."""
+    """The key-value store in a database.
 
-    __slots__ = ("_database",)
+    Args:
+        database: where it is.
+        quota: bytes of one namespace, keys and values.
+        quota_of_all: the same for all of them.
+    """
 
-    def __init__(self, database: Database) -> None:
+    __slots__ = ("_database", "_quota", "_quota_of_all", "_room")
+
+    def __init__(self, database: Database, quota: int = 1 << 62, quota_of_all: int = 1 << 62) -> None:
         self._database = database
+        self._quota = quota
+        self._quota_of_all = quota_of_all
+        self._room: dict[str, int] = {}  # what each namespace may write before it is measured again
 
     def get(self, namespace: str, key: str) -> bytes | None:
         """A key's value, None for a key that is not there."""
@@ -45,7 +71,8 @@ class KvStore:
         return None if row is None else row[0]
 
     def set(self, namespace: str, key: str, value: bytes) -> None:
-        """Give a key a value, whether it had one or not."""
+        """Give a key a value, whether it had one or not. Raises Full."""
+        self._admit(namespace, key, len(value))
         self._database.change(_SET, (namespace, key, value), len(value))
 
     def delete(self, namespace: str, key: str) -> None:
@@ -57,7 +84,11 @@ class KvStore:
 
         Returns:
             whether it was so; False leaves everything as it was.
+
+        Raises:
+            Full: it would go beyond a quota.
         """
+        self._admit(namespace, key, len(new))
         if expected is None:
             return self._database.change(_CREATE, (namespace, key, new), len(new)) == 1
         return self._database.change(_REPLACE, (new, namespace, key, expected), len(new)) == 1
@@ -83,10 +114,51 @@ class KvStore:
         keys.pop()
         return KeyPage(keys, keys[-1])
 
-    def clear_prefix(self, namespace: str, prefix: str) -> int:
-        """Remove the keys that begin with `prefix`, as one step; returns how many they were."""
+    def clear_slice(self, namespace: str, prefix: str) -> int:
+        """Remove some of the keys that begin with `prefix`, as one step: as many as take no time that anybody would notice.
+        Returns how many they were; 0 when none was left."""
         where, parameters = _within(namespace, prefix, None)
-        return self._database.change(f"DELETE FROM kv WHERE {where}", parameters)
+        found = self._database.rows(
+            f"SELECT rowid, length(value) FROM kv WHERE {where} ORDER BY key LIMIT {SLICE_ROWS}", parameters
+        )
+        chosen, size = list[int](), 0
+        for rowid, length in found:
+            if chosen and size + length > SLICE_BYTES:
+                break
+            chosen.append(rowid)
+            size += length
+        if not chosen:
+            return 0
+        marks = ", ".join("?" * len(chosen))
+        return self._database.change(f"DELETE FROM kv WHERE rowid IN ({marks})", tuple(chosen), size)
+
+    def patiently(self, work: Callable[[], int]) -> int:
+        """Do a write on a thread that may wait while another process has the database locked; see `Database.patiently`."""
+        return self._database.patiently(work)
+
+    def _admit(self, namespace: str, key: str, size: int) -> None:
+        """See that a write keeps the quotas. Most writes only count; the database is asked once in 64 KiB."""
+        left = self._room.get(namespace, 0) - size - len(key) * 4 - ROW_BYTES
+        if left < 0:
+            left = self._measured(namespace, key, size)
+        if len(self._room) > NAMESPACES:
+            self._room.clear()
+        self._room[namespace] = left
+
+    def _measured(self, namespace: str, key: str, size: int) -> int:
+        """What a namespace may write beyond this before it is measured again. Raises Full."""
+        own, all_, before = self._database.row(_USED, (namespace, namespace, key)) or (None, None, None)
+        cost = size - before if before is not None else size + len(key.encode()) + ROW_BYTES
+        left = (self._quota - (own or 0) - cost, self._quota_of_all - (all_ or 0) - cost)
+        if cost > 0 and min(left) < 0:
+            if left[0] < 0:
+                raise Full(
+                    f"it keeps {own or 0} bytes and may keep {self._quota} ([host] kv in host.toml): remove some"
+                )
+            raise Full(
+                f"all capsules keep {all_} bytes, and may keep {self._quota_of_all} ([host] kv_of_all in host.toml)"
+            )
+        return max(0, min(*left, ROOM_BYTES))
 
     def _keys(self, where: str, parameters: tuple[str, ...], limit: int) -> list[str]:
         sql = f"SELECT key FROM kv WHERE {where} ORDER BY key LIMIT ?"

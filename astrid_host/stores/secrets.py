@@ -9,10 +9,8 @@ A secret is for one principal, or for everybody, whose name here is empty.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import stat
@@ -21,12 +19,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
 from astrid_host.errors import StoreError
 from astrid_host.stores.keyrings import Keyring, os_keyring
+from astrid_host.stores.redaction import REDACTED, Redactor
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +32,10 @@ FILE = "secrets.json"
 LOCK = "secrets.lock"
 FORMAT = 1
 LOCKED_S = 60.0  # another process may hold the lock for as long as it asks a keyring
-SHORTEST = 8  # characters; shorter secrets cannot be told from other text
-HIDDEN = "***"
-REDACTED = 8192  # characters of a text that are looked at; the rest is left out
 
 Name: TypeAlias = tuple[str, str, str]  # principal, capsule, key
 Place: TypeAlias = Literal["keyring", "file", "memory"]
+__all__ = ["REDACTED", "Secret", "SecretStore"]
 Stamp: TypeAlias = tuple[int, int, int] | None
 
 
@@ -71,6 +67,9 @@ class SecretStore:
         folder: the state folder; None keeps secrets in memory, and in no keyring.
         keyring: finds the keyring when one is needed; raises StoreError when there is none.
 
+    Attributes:
+        redactor: takes them out of texts; from any thread, also before they are loaded.
+
     Every method raises StoreError when the file is damaged, or cannot be read or written.
     """
 
@@ -84,7 +83,7 @@ class SecretStore:
         self._places: dict[Name, Place] = {}
         self._values: dict[Name, str] = {}
         self._given: set[str] = set()
-        self._needles: tuple[str, ...] = ()
+        self.redactor = Redactor()
 
     def load(self) -> None:
         """Read all secrets anew. May wait for the keyring, 10 s for each that it keeps; one that it does not give counts
@@ -158,18 +157,8 @@ class SecretStore:
                 self._hide()
 
     def redacted(self, text: str) -> str:
-        """The text with every secret in it replaced: plain, percent-encoded, quoted for JSON or a shell, or in base64.
-
-        Secrets of fewer than 8 characters stay. Of a text of more than 8,192 characters the rest is left out, with the end of
-        what was looked at, which may be the beginning of a secret: redact a text first, and cut it then.
-        """
-        needles = self._needles
-        cut = len(text) > REDACTED
-        if cut:
-            text = text[:REDACTED]
-        for needle in needles:
-            text = text.replace(needle, HIDDEN)
-        return text[: max(len(text) - len(needles[0]), 0)] if cut and needles else text
+        """The text with every secret in it replaced, its first 8,192 characters. See `Redactor.cut`."""
+        return self.redactor.cut(text)
 
     def _keep(self, name: Name, place: Place, value: str) -> None:
         self._places[name] = place
@@ -183,9 +172,7 @@ class SecretStore:
         return found
 
     def _hide(self) -> None:
-        values = {value for value in (*self._values.values(), *self._given) if len(value) >= SHORTEST}
-        needles = {form for value in values for form in _forms(value)}
-        self._needles = tuple(sorted(needles, key=len, reverse=True))
+        self.redactor.hide((*self._values.values(), *self._given))
 
     def _take(self, file: _File) -> None:
         places: dict[Name, Place] = {}
@@ -239,7 +226,8 @@ class SecretStore:
 
     @property
     def _path(self) -> Path:
-        assert self._folder is not None, "secrets in memory have no file"
+        if self._folder is None:
+            raise RuntimeError("secrets in memory have no file")
         return self._folder / FILE
 
     def _stamp_now(self) -> Stamp:
@@ -323,21 +311,6 @@ class SecretStore:
             with contextlib.suppress(OSError):  # what matters is what went wrong first
                 part.unlink(missing_ok=True)
             raise _failed(self._path, error) from error
-
-
-def _forms(value: str) -> set[str]:
-    """A secret as it may stand in a text: as it is, in a URL, in JSON, in a shell's quotes, and in base64."""
-    raw = value.encode("utf-8", "surrogatepass")
-    forms = {value, quote(raw, safe=""), quote(raw), quote(raw, safe="!'()*"), quote_plus(raw)}
-    forms |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)}
-    forms.add(value.replace("'", "'\"'\"'"))
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        forms.add(encode(raw).decode().rstrip("="))
-        # Within something longer, such as `user:password`, the same bytes begin at another bit: what they alone decide stays.
-        for before, first in enumerate((0, 2, 3)):
-            last = (before + len(raw)) * 8 // 6
-            forms.add(encode(bytes(before) + raw).decode()[first:last])
-    return forms
 
 
 def _account(name: Name) -> str:

@@ -106,7 +106,7 @@ class Approval(Interface):
         store: what was allowed for good.
         workspace: the folder that `cwd://` means, absolute and without links.
         policy: answers before anybody is asked; without one everything is asked.
-        redacted: takes secrets out of what is logged.
+        redacted: takes secrets out of what is logged, and of what people are asked; it leaves out nothing else.
     """
 
     wit = ("astrid:approval/host@1.0.0",)
@@ -126,7 +126,7 @@ class Approval(Interface):
         self._redacted = redacted
         self._session: dict[Holder, dict[Allowance, None]] = {}
 
-    @syscall("request-approval", audited=_target)
+    @syscall("request-approval", audited=_target, stands=True)
     async def request_approval(self, call: Asking, request: ApprovalRequest) -> ApprovalResponse:
         """Ask whether the caller may do something. Waits for 60 s at most, on no thread.
 
@@ -150,7 +150,7 @@ class Approval(Interface):
         fault = request_fault(action, resource)
         if fault is not None:
             raise HostError("invalid-input", detail=f"{capsule.id} asks for approval, but {fault}")
-        holder = Holder(call.principal, self._workspace, capsule.id, capsule.wasm_hash)
+        holder = Holder(call.principal, self._workspace, capsule.storage_id, capsule.wasm_hash)
         if self._allowed(holder, action, resource):
             return ApprovalResponse(ALLOWANCE)
         asked = Asked(capsule.id, call.principal, action, resource, _call_id(call))
@@ -172,7 +172,10 @@ class Approval(Interface):
     async def _ask(self, call: Asking, asked: Asked) -> str:
         request_id = str(uuid.uuid4())
         question = ApprovalRequired(
-            request_id, asked.action, asked.resource, f"Capsule '{asked.capsule}' requests approval"
+            request_id,
+            self._redacted(asked.action),
+            self._redacted(asked.resource),
+            f"Capsule '{asked.capsule}' requests approval",
         )
 
         def read(data: object) -> str | None:
@@ -193,6 +196,9 @@ class Approval(Interface):
         """Keep what was allowed for longer than once; returns what became of the decision."""
         if decision not in (SESSION, ALWAYS):
             return decision
+        if any(self._redacted(text) != text for text in (asked.action, asked.resource)):
+            log.info("%s: its request has a secret in it, so it is not kept and is asked for again", asked.capsule)
+            return APPROVED
         allowance = allowance_for(asked.action, asked.resource)
         if allowance is None:
             log.info("%s: its request has an operator of the shell, so it is asked for again next time", asked.capsule)

@@ -13,7 +13,8 @@ refusal of ipc or kv does not wait for its row, which has its place in that orde
 When the row of a call that went well cannot be written, because the disk is full or the database was locked for all that time,
 the guest gets `unknown` with a text that says that it was done (a function that has no errors ends its call instead), what
 it would have got is closed, and the log says what to do: nothing is done for guests in silence. When it cannot be written
-for one that went wrong, the guest gets its own error, and the log says so.
+for one that went wrong, the guest gets its own error, and the log says so. What a person answered stands as well: the call
+that it was asked for has a row of its own, without which that is not done.
 """
 
 from __future__ import annotations
@@ -92,10 +93,14 @@ class Auditing:
         package = module.partition(":")[2].partition("/")[0]
         name = function_name(package, function.name)
         inner, target_of = function.run, function.audited
+        if function.waits and package in REFUSALS_ONLY:
+            return HostFunction(function.name, self._waiting_refusals(name, inner, target_of), False)
         if function.waits:
-            return HostFunction(function.name, self._waiting(name, inner, target_of, function.announced), False)
+            run = self._waiting(name, inner, target_of, function.announced, function.stands)
+            return HostFunction(function.name, run, False)
         refusals_only = package in REFUSALS_ONLY
-        assert refusals_only or not function.suspends, f"{name} ends on its guest's stack, where no row can wait"
+        if function.suspends and not refusals_only:
+            raise RuntimeError(f"{name} ends on its guest's stack, where no row can wait")
         patience = self._patience if function.suspends or not refusals_only else None
         make = self._refusals if refusals_only else self._plain
         return HostFunction(function.name, make(name, inner, target_of, patience), patience is not None)
@@ -125,7 +130,7 @@ class Auditing:
         return run
 
     def _waiting(
-        self, name: str, inner: Callable[..., Any], target_of: Callable[..., str], announced: bool
+        self, name: str, inner: Callable[..., Any], target_of: Callable[..., str], announced: bool, stands: bool
     ) -> Callable[..., Any]:
         async def run(call: Any, *arguments: Any) -> Any:
             row = self._row(call, name, target_of(*arguments))
@@ -138,6 +143,11 @@ class Auditing:
                 if late is not None:
                     await over(late)
                 raise
+            if stands:
+                late = self.told(row, getattr(value, "decision", OK))
+                if late is not None:
+                    await over(late)
+                return value
             late = self._done(row, value)
             if late is not None:
                 await over(late)
@@ -158,6 +168,19 @@ class Auditing:
                     return _Held(self, row, False, partial(inner, call, *arguments), error).asleep(patience, call)
                 if _is_refusal(error.case):
                     self.told(row, error.case)
+                raise
+
+        return run
+
+    def _waiting_refusals(
+        self, name: str, inner: Callable[..., Any], target_of: Callable[..., str]
+    ) -> Callable[..., Any]:
+        async def run(call: Any, *arguments: Any) -> Any:
+            try:
+                return await inner(call, *arguments)
+            except HostError as error:
+                if _is_refusal(error.case):
+                    self.told(self._row(call, name, target_of(*arguments)), error.case)
                 raise
 
         return run

@@ -4,7 +4,8 @@ A key's value is the first that there is: what the host itself says (where a soc
 what was given for this run, what is stored for the call's principal, what is stored for everybody. Keys that the manifest
 types as secret are stored only as secrets, and others only as settings; a key that it does not declare may be either. What was
 given for this run to a key that the manifest types as secret is taken out of texts as stored secrets are.
-(Astrid, env resolution.)
+What was given for this run to a bundled capsule's name, no other capsule of that name gets, unless it is trusted; what is stored
+belongs to a name and an origin. (Astrid, env resolution.)
 """
 
 from __future__ import annotations
@@ -139,14 +140,14 @@ class Configuration:
         if said is not None or key in RESERVED:
             return said
         row = call.capsule.manifest.env.get(key)
-        given = self._overlay.get((capsule, key))
+        given = self._overlay.get((capsule, key)) if call.capsule.overlaid else None
         if given is not None:
             if row is not None and row.type == SECRET:
                 self._secrets.hide(given)  # before a guest knows it
             return given
         if self._version is None:
             self.load()
-        principal = call.principal
+        principal, capsule = call.principal, call.capsule.storage_id
         if row is None or row.type != SECRET:
             values = self._values
             value = values.get((principal, capsule, key))

@@ -122,7 +122,7 @@ class Elicit(Interface):
         """
         _check_key(call.capsule.id, key)
         try:
-            return await trio.to_thread.run_sync(self._secrets.has, call.principal, call.capsule.id, key)
+            return await trio.to_thread.run_sync(self._secrets.has, call.principal, call.capsule.storage_id, key)
         except StoreError as error:
             raise HostError("store-unavailable", detail=str(error)) from error
 
@@ -151,7 +151,7 @@ class Elicit(Interface):
         if not value:
             raise HostError("invalid-input", detail=f"the secret that was given for {key!r} is empty")
         try:
-            await trio.to_thread.run_sync(self._secrets.set, call.principal, call.capsule.id, key, value)
+            await trio.to_thread.run_sync(self._secrets.set, call.principal, call.capsule.storage_id, key, value)
         except StoreError as error:
             raise HostError("store-unavailable", detail=str(error)) from error
 

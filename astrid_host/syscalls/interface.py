@@ -31,6 +31,16 @@ class Caller(Protocol):
     @property
     def id(self) -> str: ...
     @property
+    def storage_id(self) -> str:
+        """Under which what it keeps is filed: its name, and for one that did not come with the host where it is from."""
+        ...
+
+    @property
+    def overlaid(self) -> bool:
+        """Whether what was configured for its name in this run is for it, not for a bundled capsule of that name."""
+        ...
+
+    @property
     def source_id(self) -> str:
         """The UUID that stands on everything it publishes."""
         ...
@@ -60,7 +70,13 @@ class Running(Protocol):
 
 
 def syscall(
-    name: str, *, suspends: bool = False, audited: Callable[..., str] | None = None, announced: bool = False
+    name: str,
+    *,
+    suspends: bool = False,
+    audited: Callable[..., str] | None = None,
+    announced: bool = False,
+    takes: int | None = None,
+    stands: bool = False,
 ) -> Callable[[Method], Method]:
     """Mark a method as a host function.
 
@@ -69,10 +85,14 @@ def syscall(
         suspends: it may return a `Suspend`.
         audited: each call is one row of the audit; given the arguments after the call, this names its target.
         announced: it is one row more, before anything is done. Of waiting functions only.
+        takes: bytes that its arguments may take in the host, all together; by default what its package takes. What is longer is
+            refused before it is copied.
+        stands: what it gives stands also when its row cannot be written, which the log says: nothing was done by it, and what it
+            leads to has a row of its own. Of waiting functions only.
     """
 
     def mark(method: Method) -> Method:
-        method.__syscall__ = (name, suspends, audited, announced)  # type: ignore[attr-defined]
+        method.__syscall__ = (name, suspends, audited, announced, takes, stands)  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -82,7 +102,7 @@ class HostFunction:
     """One host function, bound to its interface: what to run, whether a guest that calls it may be suspended, and how to name
     its target in the audit, if it is audited."""
 
-    __slots__ = ("announced", "audited", "name", "run", "suspends", "waits")
+    __slots__ = ("announced", "audited", "name", "run", "stands", "suspends", "takes", "waits")
 
     def __init__(
         self,
@@ -91,7 +111,11 @@ class HostFunction:
         suspends: bool,
         audited: Callable[..., str] | None = None,
         announced: bool = False,
+        takes: int | None = None,
+        stands: bool = False,
     ) -> None:
+        self.takes = takes
+        self.stands = stands
         self.name = name
         self.run = run
         self.suspends = suspends

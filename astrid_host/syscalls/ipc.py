@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from astrid_host.abi import Variant
-from astrid_host.bus import Bus, Event, Failure, Subscription
+from astrid_host.bus import Bus, Credit, Event, Failure, Subscription
 from astrid_host.calls import Call, Refusal, Turns
 from astrid_host.engine import Suspend
 from astrid_host.errors import HostError, PayloadError
@@ -31,6 +31,7 @@ from astrid_host.topics import KERNEL_TOPICS, acl_allows
 log = logging.getLogger(__name__)
 
 SUBSCRIPTIONS = 128
+PUBLISH_TAKES = 2 * PAYLOAD_BYTES  # a payload that is a little too long is refused with what is wrong with it
 RECV_MS = 60_000
 ANONYMOUS = "anonymous"
 NOTED_TOPICS = 1024
@@ -47,7 +48,7 @@ class Room(Protocol):
         """The queues that have none; empty at most times."""
         ...
 
-    def refuses(self, call: Call, topic: str, principal: str) -> str | None:
+    def refuses(self, call: Call, topic: str, principal: str, size: int) -> str | None:
         """Why there is no room for one more event that a guest publishes, or None. The guest may be made to stand still."""
         ...
 
@@ -107,17 +108,20 @@ class Publisher:
         if rule is not None and rule.reads and type(payload.data) is dict:
             payload = canonical(payload)  # whoever receives it sees what was checked
         with bus.lock:
-            if room.crowded and (why := room.refuses(call, topic, principal)):
+            if (room.crowded or bus.backlog.pressed) and (why := room.refuses(call, topic, principal, size)):
                 self.refuse(call, topic, "backpressure", why, "queue-full")
             if cause is not None and cause.depth >= LOOP_DEPTH and (why := endless(cause)):
                 self.refuse(call, topic, "quota", why, "loop")
-            if not bus.rates.charge(self.source_id, principal, size, time.monotonic()):
-                detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
-                self.refuse(call, topic, "rate-limited", detail)
+            now, credit = time.monotonic(), None if cause is None else cause.credit
+            if credit is None or cause is None or not bus.rates.passes_on(credit, len(cause.payload), size, now):
+                if not bus.rates.charge(self.source_id, principal, size, now):
+                    detail = f"{self.capsule} published more than {bus.rates.limit} bytes in a second"
+                    self.refuse(call, topic, "rate-limited", detail)
+                credit = Credit(self.source_id, principal, size)
             if rule is not None and (why := rule.admit(payload.data, self.source_id, principal)):
                 self.refuse(call, topic, "capability-denied", why)
             asks = bool(self._settling) and acl_allows(self._settling, topic)
-            bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks)
+            bus.publish(topic, payload, principal, self.source_id, call.follows, cause, asks, credit)
             capsule = call.capsule
             accounts = capsule.accounts
             for account in (capsule.account, accounts.by_principal.get(principal) or accounts.of(principal)):
@@ -262,13 +266,13 @@ class Ipc(Interface):
         self._bus = bus
         self._turns = turns
 
-    @syscall("publish")
+    @syscall("publish", takes=PUBLISH_TAKES)
     def publish(self, call: Call, topic: str, payload: str) -> None:
         """Publish on behalf of the caller; it is queued everywhere when this returns."""
         call.capsule.publisher.publish(call, topic, payload, call.principal)
         self._turns.go()
 
-    @syscall("publish-as")
+    @syscall("publish-as", takes=PUBLISH_TAKES)
     def publish_as(self, call: Call, topic: str, payload: str, principal: str) -> None:
         """Publish for somebody at the other end of a connection; without a verified one that is `anonymous`."""
         if not call.capsule.manifest.capabilities.uplink:

@@ -1,18 +1,23 @@
 """astrid:kv: what a capsule keeps for each principal.
 
-There is no gate: every capsule has a namespace of its own for every principal, `<principal>:capsule:<capsule>`, and
-reaches no other. Functions are plain; each write is committed when it returns. While another process has the database locked,
+There is no gate: every capsule has a namespace of its own for every principal, `<principal>:capsule:<storage id>`, and
+reaches no other. What it keeps there, and what all keep, has a quota. Functions are plain, but for the one that removes many
+keys, which works in slices, on a thread. Each write is committed when it returns. While another process has the database locked,
 whoever writes sleeps (see `astrid_host.syscalls.auditing`, which tries again what was locked); readers are not disturbed.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from astrid_host.errors import HostError, StoreError
-from astrid_host.stores import KeyPage, KvStore
+from astrid_host.stores import Full, KeyPage, KvStore
 from astrid_host.syscalls.interface import Interface, Running, syscall
+from astrid_host.syscalls.threads import Threads
 
 KEY_BYTES = 256
 VALUE_BYTES = 10 << 20
+VALUE_TAKES = 12 << 20
 KEYS = 1024  # of one answer
 
 
@@ -25,15 +30,18 @@ class Kv(Interface):
 
     Args:
         store: where keys and values are.
+        threads: where what takes long is done.
 
     Each raises HostError `invalid-key` for a key or prefix with a NUL or of more than 256 bytes, and for an empty key;
-    `unknown` when the store fails, or was locked by another process for 5 s: nothing was written then.
+    `unknown` when the store fails, or was locked by another process for 5 s: nothing was written then. What writes raises `quota`
+    when the capsule would keep more for the principal than the operator allows, or all capsules together would.
     """
 
     wit = ("astrid:kv/host@1.0.0",)
 
-    def __init__(self, store: KvStore) -> None:
+    def __init__(self, store: KvStore, threads: Threads | None = None) -> None:
         self._store = store
+        self._threads = threads or Threads()
 
     @syscall("kv-get", audited=_key)
     def kv_get(self, call: Running, key: str) -> bytes | None:
@@ -44,7 +52,7 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-set", suspends=True, audited=_key)
+    @syscall("kv-set", takes=VALUE_TAKES, suspends=True, audited=_key)
     def kv_set(self, call: Running, key: str, value: bytes) -> None:
         """Give a key a value. `too-large` for more than 10 MiB."""
         _check_key(key)
@@ -88,16 +96,23 @@ class Kv(Interface):
         except StoreError as error:
             raise _failed(error) from error
 
-    @syscall("kv-clear-prefix", suspends=True, audited=_key)
-    def kv_clear_prefix(self, call: Running, prefix: str) -> int:
-        """Remove the keys that begin with `prefix`; returns how many they were."""
+    @syscall("kv-clear-prefix", audited=_key)
+    async def kv_clear_prefix(self, call: Running, prefix: str) -> int:
+        """Remove the keys that begin with `prefix`; returns how many they were. Keys that are made meanwhile go too, or stay.
+        Cancelled, what was removed until then is gone."""
         _check_text(prefix)
+        namespace, removed = _namespace(call), 0
         try:
-            return self._store.clear_prefix(_namespace(call), prefix)
+            while count := await self._threads.run(call, partial(self._clear_slice, namespace, prefix)):
+                removed += count
         except StoreError as error:
             raise _failed(error) from error
+        return removed
 
-    @syscall("kv-cas", suspends=True, audited=_key)
+    def _clear_slice(self, namespace: str, prefix: str) -> int:
+        return self._store.patiently(lambda: self._store.clear_slice(namespace, prefix))
+
+    @syscall("kv-cas", takes=2 * VALUE_TAKES, suspends=True, audited=_key)
     def kv_cas(self, call: Running, key: str, expected: bytes | None, new: bytes) -> None:
         """Give a key a value if it has the value `expected` (None: if it has none). Otherwise `cas-mismatch`;
         `too-large` for more than 10 MiB."""
@@ -112,7 +127,7 @@ class Kv(Interface):
 
 
 def _namespace(call: Running) -> str:
-    return f"{call.principal}:capsule:{call.capsule.id}"
+    return f"{call.principal}:capsule:{call.capsule.storage_id}"
 
 
 def _check_text(text: str) -> None:
@@ -134,5 +149,7 @@ def _check_value(value: bytes) -> None:
 
 
 def _failed(error: StoreError) -> HostError:
+    if isinstance(error, Full):
+        return HostError("quota", detail=str(error))
     # Where on the host its database lies is not the guest's to know.
     return HostError("unknown", "the key-value store failed", detail=str(error))

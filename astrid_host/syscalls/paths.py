@@ -5,7 +5,9 @@
     /tmp/x              a scratch folder of the principal and the capsule
 
 `.` segments and doubled slashes are dropped; `..` is refused. (Astrid, fs: paths.) A workspace may contain the folders in
-which the host keeps its own files: they are no part of `cwd://`. What goes wrong is a `HostError` with a case of astrid:fs.
+which the host keeps its own files: they are no part of `cwd://`. What the host itself runs or trusts, its program and its
+capsules, may lie there too: it is read as all else, and never written to or moved.
+What goes wrong is a `HostError` with a case of astrid:fs.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Room: TypeAlias = Literal["cwd", "home", "tmp"]
 Inode: TypeAlias = tuple[int, int]  # a device, and a number on it
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CAPSULE = re.compile(r"[a-z0-9-]{1,128}")
+_CAPSULE = re.compile(r"[a-z0-9-]{1,128}(@[0-9a-f]{32})?")  # a storage id
 # A descriptor that only stands for a folder, where there is such a thing: it needs no right to read it.
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
@@ -95,16 +97,18 @@ class Root:
         fd: its descriptor, which is closed with it.
 
     `hidden` are folders that no walk enters by any name, and `closed` are their places below the root, which no walk goes
-    to whatever is there.
+    to whatever is there. `kept` and `kept_places` are likewise what no walk goes to that is to write.
     """
 
-    __slots__ = ("_parts", "closed", "fd", "hidden")
+    __slots__ = ("_parts", "closed", "fd", "hidden", "kept", "kept_places")
 
     def __init__(self, path: Path, fd: int) -> None:
         self._parts = path.parts
         self.fd = fd
         self.hidden: frozenset[Inode] = frozenset()
         self.closed: frozenset[tuple[str, ...]] = frozenset()
+        self.kept: frozenset[Inode] = frozenset()
+        self.kept_places: frozenset[tuple[str, ...]] = frozenset()
 
     def __del__(self) -> None:
         os.close(self.fd)
@@ -130,7 +134,9 @@ class Roots:
             one; the state folder cannot be made.
     """
 
-    def __init__(self, workspace: Path, state_dir: Path, hidden: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, workspace: Path, state_dir: Path, hidden: Sequence[Path] = (), trusted: Sequence[Path] = ()
+    ) -> None:
         self._workspace = _opened(workspace, "workspace")
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,7 +144,12 @@ class Roots:
             raise AstridError(f"the state folder {state_dir} cannot be made: {error.strerror}; give another") from error
         self._state = _opened(state_dir, "state folder")
         self._state_path = Path(os.path.realpath(state_dir))
+        self._real = Path(os.path.realpath(workspace))
         self._hide(workspace, (state_dir, *hidden))
+        self._held: list[Root] = []  # held open, so that nothing else gets their inodes
+        self.trusted: tuple[Path, ...] = ()
+        self._moved_by_none = self._passed
+        self.trust(trusted)
         self._kept: OrderedDict[tuple[str, ...], Root] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -168,14 +179,41 @@ class Roots:
         )
         self._passed = frozenset(inode for folder in folders for inode in _passed(folder))
 
+    def trust(self, places: Sequence[Path]) -> None:
+        """Keep further files and folders from being written to and moved, and look anew at those that are kept: what lies at
+        their places may be another file by now.
+
+        Args:
+            places: which, wherever they lie; they need not be there.
+        """
+        self.trusted = tuple(dict.fromkeys((*self.trusted, *(place.absolute() for place in places))))
+        kept: dict[Inode, Root] = {}
+        named: set[tuple[str, ...]] = set()
+        for place in self.trusted:
+            real = Path(os.path.realpath(place))
+            if real == self._real or not real.is_relative_to(self._real):
+                continue
+            named.add(real.relative_to(self._real).parts)
+            with contextlib.suppress(OSError):  # what is not there is kept by its place
+                found = Root(real, os.open(real, FOLDER & ~os.O_DIRECTORY))
+                kept[inode_of(os.fstat(found.fd))] = found
+        self._held = list(kept.values())
+        self._workspace.kept, self._workspace.kept_places = frozenset(kept), frozenset(named)
+        self._moved_by_none = self._passed | {inode for place in self.trusted for inode in _passed(place)}
+
     @property
     def hidden(self) -> frozenset[Inode]:
         """The folders that `cwd://` does not lead into."""
         return self._workspace.hidden
 
+    @property
+    def kept(self) -> frozenset[Inode]:
+        """The files and folders that `cwd://` leads to, but not to write."""
+        return self._workspace.kept
+
     def protect(self, room: Room, segments: tuple[str, ...], status: os.stat_result | None) -> None:
-        """Refuse to move, replace or remove what the path of a hidden folder goes through: another folder could be put in
-        its place, which the host would take for its own at its next start.
+        """Refuse to move, replace or remove what the path of a hidden folder or of a trusted place goes through: another could
+        be put in its place, which the host would take for its own at its next start.
 
         Args:
             room: where it is about to be done.
@@ -187,8 +225,9 @@ class Roots:
         """
         if room != "cwd":
             return
-        passed = status is not None and inode_of(status) in self._passed
-        if passed or any(place[: len(segments)] == segments for place in self._workspace.closed):
+        passed = status is not None and inode_of(status) in self._moved_by_none
+        places = self._workspace.closed | self._workspace.kept_places
+        if passed or any(place[: len(segments)] == segments for place in places):
             raise HostError("access", detail="the host keeps its own files below it: it stays where it is")
 
     def root(self, room: Room, principal: str, capsule: str) -> Root:

@@ -30,6 +30,7 @@ RANDOM_BYTES = 4096
 LOG_CHARACTERS = 65_536
 LOG_LINES_PER_S = 1000  # of one capsule
 LOG_CHARACTERS_PER_S = 1 << 20
+LOG_TAKES = 2 << 20
 SECRET = "secret"
 SOCKET_PATH = "ASTRID_SOCKET_PATH"  # the host's to say; an [env] row of that name is ignored
 
@@ -104,16 +105,22 @@ class Sys(Interface):
         capsules: the loaded capsules.
         settings: what the operator set.
         complete: whether all capsules have been loaded, so that one that is not found is not there.
+        redacted: takes secrets out of what capsules log, before it is cut and escaped.
     """
 
     wit = ("astrid:sys/host@1.0.0",)
 
     def __init__(
-        self, capsules: Capsules, settings: Settings | None = None, complete: Callable[[], bool] = lambda: True
+        self,
+        capsules: Capsules,
+        settings: Settings | None = None,
+        complete: Callable[[], bool] = lambda: True,
+        redacted: Callable[[str], str] = str,
     ) -> None:
         self._capsules = capsules
         self._settings = settings or NoSettings()
         self._complete = complete
+        self._redacted = redacted
         self._logs: dict[str, CapsuleLog] = {}
 
     @syscall("get-config")
@@ -137,14 +144,14 @@ class Sys(Interface):
         when = datetime.datetime.fromtimestamp(message.time, datetime.UTC)
         return CallerContext(message.principal, message.source_id, when.isoformat())
 
-    @syscall("log")
+    @syscall("log", takes=LOG_TAKES)
     def log(self, call: Running, level: str, message: str) -> None:
         """Write a line to the capsule's log, `astrid_host.capsule.<id>`: control characters escaped, 65,536 characters.
         Beyond 1,000 lines or 1,048,576 characters a second of one capsule, lines are dropped."""
         capsule = call.capsule.id
         log = self._logs.get(capsule)
         if log is None:
-            log = self._logs[capsule] = CapsuleLog(capsule)
+            log = self._logs[capsule] = CapsuleLog(capsule, self._redacted)
         log.write(_LEVELS[level], message, call.principal)
 
     @syscall("signal-ready")
@@ -203,9 +210,10 @@ class CapsuleLog:
         capsule: its id.
     """
 
-    __slots__ = ("_characters", "_dropped", "_lines", "_logger", "_until")
+    __slots__ = ("_characters", "_dropped", "_lines", "_logger", "_redacted", "_until")
 
-    def __init__(self, capsule: str) -> None:
+    def __init__(self, capsule: str, redacted: Callable[[str], str] = str) -> None:
+        self._redacted = redacted
         self._logger = logging.getLogger(f"astrid_host.capsule.{capsule}")
         self._until = 0.0
         self._lines = self._characters = self._dropped = 0
@@ -221,7 +229,9 @@ class CapsuleLog:
         self._lines += 1
         self._characters += min(len(message), LOG_CHARACTERS)
         if self._lines <= LOG_LINES_PER_S and self._characters <= LOG_CHARACTERS_PER_S:
-            logger.log(level, "%s", in_one_line(message), extra={"principal": principal})
+            logger.log(
+                level, "%s", in_one_line(self._redacted(message[: 2 * LOG_CHARACTERS])), extra={"principal": principal}
+            )
             return
         if not self._dropped:
             text = "it logs more than %d lines or %d characters a second: the rest of this second's is dropped"

@@ -211,6 +211,7 @@ class Uplink(Interface):
 
     @syscall(
         "uplink-send",
+        takes=2 * CONTENT_BYTES,
         audited=lambda uplink_id, platform_user_id, _content: (
             f"{uplink_id[:ID_CHARACTERS]}:{platform_user_id[:ID_CHARACTERS]}"
         ),

@@ -21,6 +21,7 @@ from astrid_host.calls import Turns
 from astrid_host.capsules import Registry
 from astrid_host.dispatch import Dispatcher, Queue
 from astrid_host.errors import HostClosed, PayloadError
+from astrid_host.gates.exchanges import Exchanges
 from astrid_host.payloads import (
     NIL_SOURCE,
     PAYLOAD_BYTES,
@@ -29,6 +30,7 @@ from astrid_host.payloads import (
     ToolCancelRequest,
     ToolExecuteRequest,
     ToolExecuteResult,
+    typed,
     written,
 )
 from astrid_host.payloads.outside import Tool
@@ -88,6 +90,7 @@ class Tools:
         turns: who runs them.
         dispatcher: knows whether there is room for one more call.
         registry: whose load order decides between equal names.
+        exchanges: which ids are in use.
         principal: of calls that name none.
         cancel_children: signals the processes that calls with these ids of a principal started; called with the bus's lock
             held, on any thread.
@@ -99,6 +102,7 @@ class Tools:
         turns: Turns,
         dispatcher: Dispatcher,
         registry: Registry,
+        exchanges: Exchanges,
         principal: str,
         cancel_children: CancelChildren = lambda _ids, _principal: None,
     ) -> None:
@@ -106,6 +110,7 @@ class Tools:
         self._turns = turns
         self._dispatcher = dispatcher
         self._registry = registry
+        self._exchanges = exchanges
         self._principal = principal
         self._pending: dict[tuple[str | None, str], _Pending] = {}
         self._ids = _Ids()
@@ -152,20 +157,23 @@ class Tools:
         who = self._principal if principal is None else principal
         call = self._ids.next() if call_id is None else call_id
         if (who, call) in self._pending:
-            return ToolCallResult(call, f"A call with the id {call} is under way already: use another id.", True)
+            return _in_use(call)
         check_principal(who)
         if not timeout >= 0:
             raise ValueError(f"timeout is in seconds, 0 or more; given {timeout}")
         request = ToolExecuteRequest(call, name, arguments)
         try:
-            payload = Payload(written(request), request)
+            payload = Payload(written(request), request, typed)
             if len(payload.guest) > PAYLOAD_BYTES:
                 raise PayloadError(f"they have {len(payload.guest)} bytes; {PAYLOAD_BYTES} are allowed")
         except PayloadError as error:
             return ToolCallResult(call, f"The arguments for {name} cannot be passed on: {error}", True)
         pending = self._pending[who, call] = _Pending()
         try:
-            self._enter(payload, who, pending)
+            if self._registry.starting.late:  # a tool of a capsule that is still being loaded is worth the wait
+                with trio.move_on_after(timeout):
+                    await self._registry.starting.binder(EXECUTE + name)
+            self._enter(payload, call, who, pending)
             if pending.answer is not None:
                 await self._let_others_run()
                 return pending.answer
@@ -208,7 +216,7 @@ class Tools:
     def _publish_cancel(self, call_ids: list[str], principal: str) -> None:
         request = ToolCancelRequest(call_ids)
         with self._bus.lock:
-            self._bus.publish(CANCEL, Payload(written(request), request), principal, NIL_SOURCE, entering=True)
+            self._bus.publish(CANCEL, Payload(written(request), request, typed), principal, NIL_SOURCE, entering=True)
         self._turns.go()
 
     async def _let_others_run(self) -> None:
@@ -218,7 +226,7 @@ class Tools:
             self._let_go_at = now  # before the others run, who would all find it long ago
             await trio.lowlevel.cancel_shielded_checkpoint()
 
-    def _enter(self, payload: Payload, principal: str, pending: _Pending) -> None:
+    def _enter(self, payload: Payload, call_id: str, principal: str, pending: _Pending) -> None:
         def enter() -> bool | None:
             pending.outside = None
             if pending.gone or pending.answer is not None or self._turns.closing:
@@ -228,6 +236,11 @@ class Tools:
                 full.outside[pending] = enter
                 pending.outside = full
                 return False
+            if self._exchanges.is_taken(
+                principal, call_id, NIL_SOURCE
+            ):  # its result would be taken for the one that we wait for
+                self._answer(principal, call_id, _in_use(call_id))
+                return None
             pending.entered = True
             self._bus.publish(REQUEST, payload, principal, NIL_SOURCE, entering=True)
             return True
@@ -298,7 +311,9 @@ class Tools:
     def _failed(self, event: Event) -> None:
         """A failure report: answer for it, unless a capsule does."""
         report = event.data
-        if not isinstance(report, Report) or any(topic.startswith(EXECUTE) for topic in report.published):
+        if not isinstance(report, Report) or not (report.topic == REQUEST or report.topic.startswith(EXECUTE)):
+            return  # whoever publishes elsewhere may name any call
+        if any(topic.startswith(EXECUTE) for topic in report.published):
             return
         subject = subject_of(report.payload)
         if subject is None or (event.principal, subject.call_id) not in self._pending:
@@ -347,3 +362,7 @@ class Tools:
     async def of(self, principal: str) -> list[Tool]:
         """`describe`, on behalf of somebody who is a principal for sure."""
         return await describe(self._bus, self._turns, self._registry, principal)
+
+
+def _in_use(call_id: str) -> ToolCallResult:
+    return ToolCallResult(call_id, f"A call with the id {call_id} is under way already: use another id.", True)

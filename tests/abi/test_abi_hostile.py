@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -155,6 +156,16 @@ def test_a_list_whose_bytes_would_overflow_is_a_fault(bytes_guest: Make, count: 
         lift(bytes_guest(), wit.ListOf(U32), 0, count)
 
 
+@pytest.mark.parametrize("kind", [TEXT, wit.ListOf(U8), wit.ListOf(U32), wit.ListOf(wit.TupleOf((U32, U32)))], ids=str)
+def test_what_takes_two_to_the_28_bytes_in_one_piece_is_a_fault(kind: wit.Type) -> None:
+    size = 4 if kind == wit.ListOf(U32) else 8 if isinstance(kind, wit.ListOf) and kind.element != U8 else 1
+    with mmap.mmap(-1, (1 << 28) + PAGE) as memory:  # none of it is ever touched
+        guest = SimpleNamespace(view=memoryview(memory), handles=None)
+        with pytest.raises(GuestFault, match="at most 268435455"):
+            lift(guest, kind, 0, (1 << 28) // size)
+        guest.view.release()
+
+
 def test_a_misaligned_list_is_a_fault_even_when_it_is_empty(bytes_guest: Make) -> None:
     with pytest.raises(GuestFault, match="0x2 is not a multiple of 4"):
         lift(bytes_guest(), wit.ListOf(U32), 2, 0)
@@ -214,7 +225,7 @@ def test_lists_cost_the_host_a_small_multiple_of_the_guests_memory(bytes_guest: 
 def test_lists_cost_the_host_no_more_than_a_fixed_amount(bytes_guest: Make) -> None:
     pages = HOST_BYTES // 16 // PAGE + 64
     guest = bytes_guest(content=bytes(pages * PAGE))
-    with pytest.raises(GuestFault, match="more than 128 MiB"):
+    with pytest.raises(GuestFault, match="more than the 134217728 bytes"):
         lift(guest, wit.ListOf(wit.Primitive("s8")), 0, len(guest.memory) // 2)
 
 

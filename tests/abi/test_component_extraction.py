@@ -146,7 +146,7 @@ def test_a_malformed_file_is_refused_with_the_place(wasm: bytes, why: str) -> No
 def test_a_file_does_not_make_the_host_believe_in_more_entries_than_engines_allow() -> None:
     content = b"\xc1\x84\x3d" + bytes(4_000_000)  # 1,000,001 imports of the shortest form
     wasm = b"\0asm\x01\0\0\0\x02" + leb(len(content)) + content
-    with pytest.raises(ModuleRefused, match="1000001 entries, expected at most 1000000"):
+    with pytest.raises(ModuleRefused, match="more than 400000 entries"):
         core_module(wasm)
 
 

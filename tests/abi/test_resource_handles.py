@@ -68,6 +68,26 @@ def test_a_handle_is_not_lent_and_given_away_in_one_call(bytes_guest: Make) -> N
         code.lift_params(guest, (first, first))
 
 
+def test_two_handles_of_one_thing_are_two_handles(bytes_guest: Make) -> None:
+    code = compile_import(function([wit.Borrow(SUBSCRIPTION), wit.Own(SUBSCRIPTION)], None))
+    guest, held = bytes_guest(), Held()
+    lent, given = guest.handles.add(SUBSCRIPTION, held), guest.handles.add(SUBSCRIPTION, held)
+    assert code.lift_params(guest, (lent, given)) == (held, held)
+    with pytest.raises(GuestFault, match=f"the handle {lent} is given away while it is lent"):
+        code.lift_params(guest, (lent, lent))
+    assert lift(guest, wit.Borrow(SUBSCRIPTION), lent) is held  # it is still the guest's
+
+
+@pytest.mark.parametrize("lent", [0, 1])
+def test_a_handle_is_not_lent_in_a_list_and_given_away(lent: int, bytes_guest: Make) -> None:
+    code = compile_import(function([wit.ListOf(wit.Borrow(SUBSCRIPTION)), wit.Own(SUBSCRIPTION)], None))
+    guest = bytes_guest(content=b"\1\0\0\0\2\0\0\0" + bytes(PAGE - 8))
+    handles = [guest.handles.add(SUBSCRIPTION, Held()) for _ in range(3)]
+    with pytest.raises(GuestFault, match="given away while it is lent"):
+        code.lift_params(guest, (0, 2, handles[lent]))
+    assert len(code.lift_params(guest, (0, 2, handles[2]))) == 2
+
+
 def test_an_owned_result_gets_a_handle_and_dropping_it_closes_it(bytes_guest: Make) -> None:
     guest, held = bytes_guest(), Held()
     index = compile_import(function([], wit.Own(SUBSCRIPTION))).lower_result(guest, (), held)

@@ -90,6 +90,7 @@ async def provider(
     async with openai_server(script, models) as server:
         config = {"base_url": server.url, "model": "test", "retry_wait_ms": 1, **settings}
         async with open_host(
+            trust=True,
             capsules=[BUNDLED / "openai-compat"],
             state_dir=":memory:",
             config={"openai-compat": config},

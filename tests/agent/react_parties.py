@@ -253,7 +253,7 @@ async def agent(
     """The loop with all its parties; at the end each prompt must have had exactly one final answer."""
     settings = {"react": dict(config or {})}
     async with open_host(
-        list(capsules), state_dir=state_dir, workspace=workspace, config=settings, strict=True
+        list(capsules), trust=True, state_dir=state_dir, workspace=workspace, config=settings, strict=True
     ) as host:
         async with trio.open_nursery() as nursery:
             parties = Parties(host, script or [said("Hello.")], silent)

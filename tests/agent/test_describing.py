@@ -90,7 +90,7 @@ async def test_fifty_capsules_take_no_fifty_times_as_long_as_one(
     for many in (1, MANY):
         place = tmp_path / f"{many}"
         names = tools(place, many)
-        async with open_host([BUILDER, place], state_dir=":memory:", workspace=tmp_path) as host:
+        async with open_host([BUILDER, place], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
             seconds.append(await quickest(describe, host, names))
     one, fifty = seconds
     assert fifty < times * one, f"one: {one * 1000:.2f} ms, {MANY}: {fifty * 1000:.2f} ms"
@@ -105,7 +105,7 @@ async def test_one_that_hangs_costs_the_window_and_the_others_are_all_there(
     place = tmp_path / "capsules"
     names = tools(place, 10)
     tool(place, "hangs", how)
-    async with open_host([BUILDER, place], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([BUILDER, place], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         begun = trio.current_time()
         assert await describe(host) == names
         assert WINDOW_S * 0.9 < trio.current_time() - begun < WINDOW_S * 2
@@ -116,7 +116,7 @@ async def test_one_that_crashes_costs_nothing(describe: Describe, tmp_path: Path
     place = tmp_path / "capsules"
     names = tools(place, 10)
     tool(place, "crashes", crashes)
-    async with open_host([BUILDER, place], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([BUILDER, place], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         begun = trio.current_time()
         assert await describe(host) == names
         assert trio.current_time() - begun < WINDOW_S / 2

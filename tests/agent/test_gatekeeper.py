@@ -46,7 +46,7 @@ async def gated(
     policy = Answering(approves) if approves is not None else None
     config = {"gatekeeper": options.pop("config", {})}
     options = {"state_dir": ":memory:", "workspace": work, "approvals": policy, "config": config, **options}
-    async with open_host([*BUNDLED_CAPSULES, *more], **options) as host:
+    async with open_host([*BUNDLED_CAPSULES, *more], trust=True, **options) as host:
         yield host, policy.asked if policy is not None else []
 
 

@@ -29,7 +29,7 @@ PATIENT = dict.fromkeys(WINDOWS, MINUTE)
 @asynccontextmanager
 async def building(*capsules: Path, config: dict[str, str] | None = None, **options: Any) -> AsyncIterator[Host]:
     options = {"state_dir": ":memory:", "config": {"prompt-builder": PATIENT if config is None else config}, **options}
-    async with open_host([BUILDER, *capsules], **options) as host:
+    async with open_host([BUILDER, *capsules], trust=True, **options) as host:
         yield host
 
 

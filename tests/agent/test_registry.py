@@ -57,7 +57,9 @@ def a_hanging_provider(place: Path, limit_s: float) -> None:
 async def registry(place: Path, state_dir: str | Path = ":memory:", **settings: Any) -> AsyncIterator[Host]:
     config = {"registry": settings}
     capsules = [BUNDLED / "registry", place]
-    async with open_host(capsules, state_dir=state_dir, workspace=place, config=config, strict=True) as host:
+    async with open_host(
+        capsules, trust=True, state_dir=state_dir, workspace=place, config=config, strict=True
+    ) as host:
         yield host
 
 

@@ -70,7 +70,9 @@ class Client:
 
 @asynccontextmanager
 async def keeping(state: Path | str = ":memory:", **config: str) -> AsyncIterator[Client]:
-    async with open_host([ROUTER, SESSION], state_dir=state, config={"session": config}, strict=True) as host:
+    async with open_host(
+        [ROUTER, SESSION], trust=True, state_dir=state, config={"session": config}, strict=True
+    ) as host:
         yield Client(host)
 
 

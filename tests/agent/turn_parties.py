@@ -245,7 +245,7 @@ async def conversation(
         provider = {"base_url": server.url + at, "model": "test", **QUICK, **settings.get("openai-compat", {})}
         options = {"state_dir": ":memory:", "allow_local": [server.address], "strict": True, **options}
         settings["openai-compat"] = provider
-        async with open_host(list(capsules), workspace=workspace, config=settings, **options) as host:
+        async with open_host(list(capsules), trust=True, workspace=workspace, config=settings, **options) as host:
             async with trio.open_nursery() as nursery:
                 talk = Conversation(host, server)
                 await talk.watch(nursery, floods)

@@ -133,6 +133,6 @@ async def test_counts_are_kept_by_capsule_and_by_principal(tmp_path: Path) -> No
 
 async def test_a_host_whose_workspace_is_its_state_folder_keeps_its_files_out_of_sight(tmp_path: Path) -> None:
     good(tmp_path / "capsules")
-    async with open_host([tmp_path / "capsules"], state_dir=tmp_path, workspace=tmp_path) as host:
+    async with open_host([tmp_path / "capsules"], trust=True, state_dir=tmp_path, workspace=tmp_path) as host:
         await good_still_answers(host)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".astrid-host", "capsules"]

@@ -31,7 +31,7 @@ async def test_the_loaded_capsules_are_told_with_their_tools(tmp_path: Path) -> 
     listener(tmp_path, LOADED)
     places = [Path(BUNDLED) / name for name in ("word-tools", "router", "kv-notes")]
     async with (
-        open_host([*places, tmp_path], state_dir=":memory:", principal="owner") as host,
+        open_host([*places, tmp_path], trust=True, state_dir=":memory:", principal="owner") as host,
         host.subscribe("heard.it") as heard,
     ):
         event = await next_of(heard)

@@ -29,7 +29,7 @@ from guests_in_wat import (
 )
 
 from astrid_host import open_host
-from astrid_host.capsules import Capsule, lifecycle, making, replacing, runloops
+from astrid_host.capsules import Capsule, making, replacing, runloops
 from astrid_host.errors import LoadError
 
 FOR_EVER = f"(loop $for_ever {receive()} (br $for_ever))"
@@ -134,16 +134,17 @@ async def test_a_failed_one_whose_next_version_fails_at_once_says_so_and_is_star
 # What waits for ever.
 
 
-async def test_an_install_hook_that_waits_for_ever_ends_and_the_others_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifecycle, "HOOK_S", 0.1)
+async def test_an_install_hook_that_waits_for_ever_ends_and_the_others_load(tmp_path: Path) -> None:
     guest = Guest(SUBSCRIBE, RECV)
     guest.handles("").add(f'(func (export "astrid-install") (local $j i32) {guest.subscribe("x.go")} {FOR_EVER})')
     capsule(tmp_path / "capsules", "x", guest, {"x.ask": "act", "x.go": {}})
     good(tmp_path / "capsules")
     async with open_host(
-        [tmp_path / "capsules"], state_dir=tmp_path / "state", workspace=tmp_path / "capsules"
+        [tmp_path / "capsules"],
+        trust=True,
+        state_dir=tmp_path / "state",
+        workspace=tmp_path / "capsules",
+        limits={"hook_secs": 0.1},
     ) as host:
         assert host.capsules["x"].state == "failed"
         assert "astrid-install was not over within 0.1 s" in str(host.capsules["x"].error)
@@ -237,7 +238,7 @@ async def test_fifty_reloads_leave_nothing_of_older_versions(
     else:
         stub = '(func (export "run"))' if how == "stub" else ""
         folder = capsule(place, "x", echoing(stub), {"good.ask": "act"}, ["good.said"])
-    async with open_host([place], state_dir=tmp_path / "state", workspace=place) as host:
+    async with open_host([place], trust=True, state_dir=tmp_path / "state", workspace=place) as host:
         if how == "failing hook":
             raise_version(folder, "1.1.0")
             rewrite(folder, echoing('(func (export "astrid-upgrade") (unreachable))'))

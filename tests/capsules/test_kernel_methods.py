@@ -41,7 +41,7 @@ async def test_the_metadata_names_each_capsules_tools_in_load_order_with_what_it
     rows = {"tool.v1.execute.t": "act", "tool.v1.execute.u": "act", "tool.v1.request.describe": "act"}
     for name in ("a", "b"):
         capsule(tmp_path, name, Guest().handles(""), rows, tool=[tool])
-    async with open_host([Path(BUNDLED) / "word-tools", tmp_path], state_dir=":memory:") as host:
+    async with open_host([Path(BUNDLED) / "word-tools", tmp_path], trust=True, state_dir=":memory:") as host:
         data = (await ask(host, "GetCapsuleMetadata"))["data"]
         assert [entry["name"] for entry in data] == list(host.capsules)
         by_name = {entry["name"]: entry for entry in data}

@@ -36,7 +36,9 @@ def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @asynccontextmanager
 async def both(tmp_path: Path, **options: Any) -> AsyncIterator[Host]:
     options = {"state_dir": ":memory:", **options}
-    async with open_host([tmp_path / "given", tmp_path / "bundled"], workspace=tmp_path / "given", **options) as opened:
+    async with open_host(
+        [tmp_path / "given", tmp_path / "bundled"], trust=True, workspace=tmp_path / "given", **options
+    ) as opened:
         yield opened
 
 
@@ -127,6 +129,6 @@ async def test_one_that_came_back_steps_aside_when_the_given_one_is_mended(tmp_p
 
 async def test_a_folder_without_a_capsule_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "empty").mkdir()
-    async with open_host([tmp_path / "empty"], state_dir=":memory:", workspace=tmp_path) as opened:
+    async with open_host([tmp_path / "empty"], trust=True, state_dir=":memory:", workspace=tmp_path) as opened:
         assert opened.capsules == {}
     assert f"there is no capsule in {tmp_path / 'empty'}" in caplog.text

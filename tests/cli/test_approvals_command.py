@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from astrid_host.cli.approvals import app
 from astrid_host.gates.allowances import Allowance, covered
-from astrid_host.stores import Database
+from astrid_host.stores import Database, storage_id
 from astrid_host.stores.approvals import ApprovalStore, Holder
 
 MakeCapsule = Callable[..., Path]
@@ -81,7 +81,7 @@ def test_a_host_finds_what_was_allowed(approvals: Approvals) -> None:
     approvals.allow("shell", "git status")
     database = Database.open(approvals.state)
     store = ApprovalStore(database)
-    holder = Holder("default", str(approvals.workspace.resolve()), "shell", approvals.hash)
+    holder = Holder("default", str(approvals.workspace.resolve()), storage_id("shell", approvals.shell), approvals.hash)
     kept = [Allowance(*row) for row in store.of(holder)]
     database.close()
     assert covered(kept, "git status", "git status -s")

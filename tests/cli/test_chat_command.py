@@ -443,5 +443,5 @@ async def test_the_last_line_says_how_an_answer_was_cut_off(chat: Chat, reason: 
 async def test_a_base_with_a_path_of_its_own_is_asked_there(chat: Chat) -> None:
     async with openai_server(says("Hello.")) as server:
         done = await chat("--once", "x", "--provider-url", f"{server.url}/api/paas/v4?key=1", "--model", "test")
-    assert done.stdout == "Hello.\n"
+    assert done.stdout == b"Hello.\n"
     assert "/api/paas/v4/chat/completions?key=1" in server.paths

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import astrid_host
 from astrid_host.cli import logs
 from astrid_host.cli.config import app
-from astrid_host.stores import Stores
+from astrid_host.stores import Stores, storage_id
 
 CHECKOUT = Path(astrid_host.__file__).parent.parent
 
@@ -94,9 +94,10 @@ def listed(config: Command) -> list[tuple[Any, ...]]:
     return [(row["key"], row["principal"], row["value"], row["origin"]) for row in json.loads(done.stdout)]
 
 
-def test_what_is_set_is_got_until_it_is_unset(astrid_config: Command) -> None:
+def test_what_is_set_is_got_until_it_is_unset(astrid_config: Command, places: list[str]) -> None:
     done = astrid_config("set", "model-client.base_url", "http://here")
-    assert (done.stdout, done.stderr, done.returncode) == ("model-client.base_url is set for everybody\n", "", 0)
+    said = f"model-client.base_url is set for everybody, for the capsule in {places[1]}/model-client\n"
+    assert (done.stdout, done.stderr, done.returncode) == (said, "", 0)
     assert astrid_config("get", "model-client.base_url").stdout == "http://here\n"
     done = astrid_config("unset", "model-client.base_url")
     assert (done.stdout, done.returncode) == ("model-client.base_url is no longer set for everybody\n", 0)
@@ -105,10 +106,11 @@ def test_what_is_set_is_got_until_it_is_unset(astrid_config: Command) -> None:
     assert (done.stderr, done.returncode) == ("astrid-host: model-client.base_url was not set for everybody\n", 1)
 
 
-def test_a_value_may_be_for_one_principal(config: Command) -> None:
+def test_a_value_may_be_for_one_principal(config: Command, places: list[str]) -> None:
     config("set", "model-client.base_url", "of all")
     done = config("set", "model-client.base_url", "of alice", "--principal", "alice")
-    assert done.stdout == "model-client.base_url is set for the principal alice\n"
+    whose = f"the principal alice, for the capsule in {places[1]}/model-client"
+    assert done.stdout == f"model-client.base_url is set for {whose}\n"
     got = {who: config("get", "model-client.base_url", "--principal", who).stdout for who in ("alice", "bob", "")}
     assert got == {"alice": "of alice\n", "bob": "of all\n", "": "of all\n"}
 
@@ -141,15 +143,15 @@ def test_a_key_that_is_not_declared_is_set_with_a_warning(config: Command) -> No
 def test_a_secret_from_stdin_is_kept_where_only_this_user_reads(astrid_config: Command, tmp_path: Path) -> None:
     done = astrid_config("set", "model-client.api_key", stdin="s3cret-value\n")
     assert (done.stderr, done.returncode) == ("", 0)
-    assert (
-        done.stdout == "model-client.api_key is set for everybody; it is kept in a file that only this user can read\n"
-    )
+    folder = tmp_path / "given" / "model-client"
+    said = f"set for everybody, for the capsule in {folder}; it is kept in a file that only this user can read\n"
+    assert done.stdout == f"model-client.api_key is {said}"
     assert astrid_config("get", "model-client.api_key").stdout == "(secret)\n"
     state = tmp_path / "state"
     assert stat.S_IMODE((state / "secrets.json").stat().st_mode) == 0o600
     assert b"s3cret-value" not in (state / "astrid.sqlite3").read_bytes()
     with closing(Stores(state)) as stores:
-        assert stores.secrets.get("", "model-client", "api_key") == "s3cret-value"
+        assert stores.secrets.get("", storage_id("model-client", folder), "api_key") == "s3cret-value"
     assert astrid_config("unset", "model-client.api_key").returncode == 0
     assert astrid_config("get", "model-client.api_key").returncode == 1
 
@@ -178,7 +180,8 @@ def test_a_secret_typed_at_a_terminal_is_not_echoed(
     os.close(here)
     assert b"s3cret-value" not in shown
     with closing(Stores(tmp_path / "state")) as stores:
-        assert stores.secrets.get("", "model-client", "api_key") == "s3cret-value"
+        owner = storage_id("model-client", tmp_path / "given" / "model-client")
+        assert stores.secrets.get("", owner, "api_key") == "s3cret-value"
 
 
 def read_until(terminal: int, end: bytes) -> bytes:

@@ -113,7 +113,9 @@ def test_a_folder_that_was_dropped_in_is_loaded(start: Start, capsule: MakeCapsu
 
 
 def test_a_bundled_capsule_steps_aside_for_a_given_one(start: Start, capsule: MakeCapsule) -> None:
-    process = start("run", "--capsules", capsule("my-words", SHADOWING))
+    folder = capsule("my-words", SHADOWING)
+    assert start("trust", "--yes", folder).wait(30) == 0
+    process = start("run", "--capsules", folder)
     rows = _table(process, "word-tools: shadowed: steps aside for my-words")
     assert rows["word-tools"][1:] == ["shadowed", "-", "0"]
     assert rows["my-words"] == ["1.2.3", "ready", "word_count", "1"]

@@ -35,7 +35,9 @@ async def served(place: Path, tmp_path: Path) -> AsyncGenerator[tuple[Host, Path
     policies = CallPolicies()
     with locked(tmp_path / "state") as path:
         async with (
-            open_host([*TOOLS, place], state_dir=":memory:", workspace=tmp_path, approvals=policies) as host,
+            open_host(
+                [*TOOLS, place], trust=True, state_dir=":memory:", workspace=tmp_path, approvals=policies
+            ) as host,
             trio.open_nursery() as nursery,
         ):
             await nursery.start(serve, host, path, policies)

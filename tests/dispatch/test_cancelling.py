@@ -44,7 +44,7 @@ async def test_a_call_that_runs_is_stopped_and_answered_at_once(
     stuck(tmp_path, how)
     found: list[ToolCallResult] = []
     async with (
-        open_host([ROUTER, *answerers, tmp_path], state_dir=":memory:", workspace=tmp_path) as host,
+        open_host([ROUTER, *answerers, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host,
         host.subscribe("stuck.began") as began,
         host.subscribe(RESULT) as results,
     ):
@@ -65,7 +65,7 @@ async def test_calls_that_wait_in_queues_or_for_room_are_answered_too(tmp_path: 
     stuck(tmp_path, "waits")
     found: list[ToolCallResult] = []
     async with (
-        open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host,
+        open_host([ROUTER, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host,
         host.subscribe("stuck.began") as began,
     ):
         async with trio.open_nursery() as nursery:
@@ -83,7 +83,7 @@ async def test_only_the_named_calls_of_the_same_principal_are_touched(tmp_path: 
     stuck(tmp_path, "waits")
     found: list[ToolCallResult] = []
     async with (
-        open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host,
+        open_host([ROUTER, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host,
         host.subscribe("stuck.began") as began,
     ):
         async with trio.open_nursery() as nursery:
@@ -107,7 +107,7 @@ async def test_only_the_named_calls_of_the_same_principal_are_touched(tmp_path: 
 async def test_a_call_whose_time_is_over_is_stopped(tmp_path: Path) -> None:
     """A later call may have the same id, and never gets the answer of the earlier one."""
     stuck(tmp_path, "waits")
-    async with open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         answer = await host.tools.execute("stuck", {}, call_id="same", timeout=0.05)
         assert "did not answer within 0.05 s" in answer.content
         assert host.stats().waiting == 0
@@ -117,7 +117,7 @@ async def test_a_call_whose_time_is_over_is_stopped(tmp_path: Path) -> None:
 async def test_a_call_whose_caller_is_cancelled_is_stopped(tmp_path: Path) -> None:
     stuck(tmp_path, "waits")
     async with (
-        open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host,
+        open_host([ROUTER, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host,
         host.subscribe("stuck.began") as began,
     ):
         async with trio.open_nursery() as nursery:
@@ -129,7 +129,7 @@ async def test_a_call_whose_caller_is_cancelled_is_stopped(tmp_path: Path) -> No
 
 
 async def test_what_is_not_under_way_is_ignored(tmp_path: Path) -> None:
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         await host.tools.cancel(["never", "was"])
         answer = await host.tools.execute("word_count", {"text": "a b"}, call_id="never")
         assert not answer.is_error

@@ -35,7 +35,7 @@ async def test_200_calls_at_once_of_one_principal_are_all_answered(tmp_path: Pat
         if answer.is_error or f'"words":{n + 1},' not in answer.content or answer.call_id != f"call {n}":
             wrong.append(answer)
 
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         async with trio.open_nursery() as nursery:
             for n in range(200):
                 nursery.start_soon(call, n)
@@ -53,7 +53,7 @@ async def test_calls_of_many_principals_get_their_own_answers(tmp_path: Path) ->
             if f'"characters":{len(text)},' not in answer.content:
                 wrong.append((who, n, answer))
 
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         async with trio.open_nursery() as nursery:
             for who in range(20):
                 nursery.start_soon(call, who)
@@ -61,7 +61,7 @@ async def test_calls_of_many_principals_get_their_own_answers(tmp_path: Path) ->
 
 
 async def test_a_call_that_is_cancelled_before_there_was_room_is_not_made(tmp_path: Path) -> None:
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         with trio.CancelScope() as scope:
             scope.cancel()
             await host.tools.execute("word_count", {"text": "a"})
@@ -71,7 +71,7 @@ async def test_a_call_that_is_cancelled_before_there_was_room_is_not_made(tmp_pa
 
 async def test_a_loop_of_calls_can_be_cancelled_by_time(tmp_path: Path) -> None:
     """Calls that are answered at once notice a cancellation all the same."""
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         with trio.move_on_after(0.1) as scope:
             while True:
                 await host.tools.execute("word_count", {"text": "a"})
@@ -86,7 +86,7 @@ async def test_a_loop_of_calls_can_be_cancelled_by_time(tmp_path: Path) -> None:
 async def test_a_tool_that_fails_is_an_error_result(body: str, told: str, tmp_path: Path) -> None:
     rows = {f"{CALLS}x": "act"}
     capsule(tmp_path, "bad", Guest().handles(body), rows, [f"{CALLS}*.result"], limits={"timeout_secs": 0.05})
-    async with open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         for _ in range(2):
             answer = await host.tools.execute("x", {}, timeout=10 if body else 0.2)
             assert answer.is_error
@@ -94,14 +94,14 @@ async def test_a_tool_that_fails_is_an_error_result(body: str, told: str, tmp_pa
 
 
 async def test_a_tool_that_nobody_provides_is_an_error_result_at_once(tmp_path: Path) -> None:
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         with trio.fail_after(5):
             answer = await host.tools.execute("no_such_tool", {})
         assert (answer.is_error, answer.content) == (True, "No capsule provides a tool named no_such_tool.")
 
 
 async def test_without_a_router_every_call_is_an_error_result(tmp_path: Path) -> None:
-    async with open_host([WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         answer = await host.tools.execute("word_count", {"text": ""})
         assert answer.is_error
         assert "No router" in answer.content
@@ -129,7 +129,7 @@ async def test_of_two_capsules_that_bind_a_tool_the_first_keeps_it(
 
 async def test_a_bundled_capsule_steps_aside_for_one_that_binds_its_tool(tmp_path: Path) -> None:
     with_tool(tmp_path, "mine", "word_count")
-    async with open_host([WORDS.parent, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([WORDS.parent, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         assert host.capsules["word-tools"].state == "shadowed"
         assert "mine" in (host.capsules["word-tools"].error or "")
         assert host.capsules["mine"].tools == ["word_count"]
@@ -140,10 +140,12 @@ async def test_a_bundled_capsule_steps_aside_for_one_that_it_names_or_that_expor
     tmp_path: Path,
 ) -> None:
     capsule(tmp_path, "aos-router", Guest().handles(""))
-    async with open_host([ROUTER.parent, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER.parent, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         assert host.capsules["router"].state == "shadowed"
     capsule(tmp_path / "more", "theirs", Guest().handles(""), exports={"astrid": {"tool": "1.0.0"}})
-    async with open_host([ROUTER.parent, tmp_path / "more"], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host(
+        [ROUTER.parent, tmp_path / "more"], trust=True, state_dir=":memory:", workspace=tmp_path
+    ) as host:
         assert host.capsules["router"].state == "shadowed"
         assert "astrid:tool" in (host.capsules["router"].error or "")
 
@@ -153,7 +155,10 @@ async def test_of_two_capsules_with_one_name_the_first_is_used(tmp_path: Path) -
         guest = Guest()
         capsule(tmp_path / place, "same", guest.handles(guest.say(f"said.{place}")), {"a.ask": "act"}, ["said.*"])
     places = [tmp_path / "two", tmp_path / "one"]
-    async with open_host(places, state_dir=":memory:", workspace=tmp_path) as host, host.subscribe("said.*") as said:
+    async with (
+        open_host(places, trust=True, state_dir=":memory:", workspace=tmp_path) as host,
+        host.subscribe("said.*") as said,
+    ):
         host.publish("a.ask", 1)
         assert (await anext(said)).topic == "said.two"
         assert host.capsules["same"].folder == tmp_path / "two" / "same"
@@ -206,7 +211,7 @@ async def test_the_refusal_of_something_else_does_not_answer_the_call(tmp_path: 
     listener = Guest()
     rows = {f"{CALLS}*.result": "act"}
     capsule(tmp_path, "a-listener", listener.handles(listener.say(f"{CALLS}zzz")), rows, ["log.x"])
-    async with open_host([ROUTER, WORDS, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         answer = await host.tools.execute("word_count", {"text": "a b"}, timeout=10)
     assert (answer.content, answer.is_error) == ('{"words":2,"characters":3,"lines":1}', False)
 
@@ -217,7 +222,7 @@ async def test_a_listener_whose_publish_is_refused_does_not_answer_for_the_tool(
     rows = {f"{CALLS}*": "act"}
     capsule(tmp_path, "a-listener", listener.handles(listener.say(f"{CALLS}word_count.result")), rows, ["log.x"])
     results = []
-    async with open_host([BUNDLED, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([BUNDLED, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         async with host.subscribe(f"{CALLS}result", observe=True) as events:
             answer = await host.tools.execute("word_count", {"text": "a b"}, timeout=10)
             with trio.move_on_after(0.5):
@@ -246,7 +251,7 @@ def nested(depth: int) -> list[Any]:
     ids=["nested too deep", "a lone surrogate", "no number", "no JSON value", "a key that is no text"],
 )
 async def test_arguments_that_cannot_be_passed_on_are_an_error_result(arguments: Any, tmp_path: Path) -> None:
-    async with open_host([ROUTER, WORDS], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, WORDS], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         answer = await host.tools.execute("word_count", arguments, call_id="c")
         assert (answer.is_error, answer.call_id) == (True, "c")
         assert answer.content.startswith("The arguments for word_count cannot be passed on: ")
@@ -270,7 +275,7 @@ async def test_a_tool_in_quarantine_answers_at_once_and_says_so(tmp_path: Path) 
     guest = Guest()
     guest.handles("(unreachable)")
     capsule(tmp_path, "bad", guest, {f"{CALLS}bad": "act"}, [f"{CALLS}*.result"])
-    async with open_host([ROUTER, tmp_path], state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host([ROUTER, tmp_path], trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         answers = [await host.tools.execute("bad", {}, timeout=30) for _ in range(7)]
         assert all(answer.is_error for answer in answers)
         assert ["crashed" in answer.content for answer in answers] == [True] * 5 + [False] * 2

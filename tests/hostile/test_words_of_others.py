@@ -52,13 +52,13 @@ def evil(place: Path, *says: tuple[str, str], rows: list[str] | None = None) -> 
 
 
 @asynccontextmanager
-async def trusting_nobody(place: Path, **options: Any) -> AsyncIterator[Host]:
+async def trusting_nobody(place: Path, *, loads: bool = True, **options: Any) -> AsyncIterator[Host]:
     work = place / "work"
     work.mkdir(exist_ok=True)
     (place / "given").mkdir(exist_ok=True)
     folders: list[Path | str] = [place / "given", BUNDLED]
     async with open_host(folders, **{"state_dir": ":memory:", "workspace": work, "trust": False, **options}) as host:
-        assert {info.state for info in host.capsules.values()} <= {"ready", "shadowed"}
+        assert not loads or {info.state for info in host.capsules.values()} <= {"ready", "shadowed"}
         yield host
 
 
@@ -132,6 +132,39 @@ async def test_a_call_whose_tool_trapped_is_not_answered_by_another_capsule(tmp_
         host.publish("evil.go", {})
     assert answer.is_error
     assert "crashed" in answer.content or "trap" in answer.content
+
+
+async def test_an_id_that_another_capsule_took_before_is_not_used_for_a_call(tmp_path: Path) -> None:
+    victim(tmp_path / "given")
+    evil(tmp_path / "given", (REQUEST, call_of("nobody_has_it", "c-2")), rows=[RESULTS, REQUEST])
+    async with trusting_nobody(tmp_path) as host:
+        await host.unload("dead-letter")
+        await host.unload("router")
+        host.publish("evil.go", {})
+        await host.reload("router")
+        answer = await host.tools.execute("victim", {}, call_id="c-2")
+        assert answer.is_error
+        assert "another id" in answer.content
+        assert (await host.tools.execute("victim", {}, call_id="c-3", timeout=0.3)).content != "forged"
+
+
+async def test_a_failure_elsewhere_is_not_taken_for_the_failure_of_a_call_that_it_names(tmp_path: Path) -> None:
+    victim(tmp_path / "given")
+    nowhere = ("tool.v1.nowhere", json.dumps({"call_id": "c-2", "tool_name": "victim"}))
+    evil(tmp_path / "given", nowhere, rows=[RESULTS, "tool.v1.nowhere"])
+    async with trusting_nobody(tmp_path) as host:
+        answers = []
+
+        async def ask() -> None:
+            answers.append(await host.tools.execute("victim", {}, call_id="c-2"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            async with host.subscribe(FAILED + "tool.v1.nowhere") as reports:
+                host.publish("evil.go", {})
+                assert (await next_of(reports)).payload["reason"] == "no-handler"
+    assert answers[0].content == TRUE
 
 
 async def test_a_tool_answers_its_call_once(tmp_path: Path) -> None:
@@ -230,7 +263,30 @@ SPOKEN_FOR = {
 }
 
 
-@pytest.mark.parametrize("topic", SPOKEN_FOR)
+WITH_CONSENT = [
+    "user.v1.prompt",
+    "cli.v1.command.execute",
+    "registry.v1.set_active_model",
+    "astrid.v1.response.x",
+    "hook.v1.response.x.y",
+    "client.v1.connect",
+]
+
+
+@pytest.mark.parametrize("topic", WITH_CONSENT)
+async def test_a_capsule_that_wants_to_speak_for_the_person_or_the_host_is_not_loaded(
+    topic: str, tmp_path: Path
+) -> None:
+    evil(tmp_path / "given", (topic, SPOKEN_FOR[topic]), rows=[RESULTS, topic])
+    async with trusting_nobody(tmp_path, loads=False) as host:
+        info = host.capsules["evil"]
+        assert info.state == "failed"
+        assert f"astrid-host trust {tmp_path / 'given' / 'evil'}" in str(info.error)
+        assert not info.handlers
+        assert not info.roles
+
+
+@pytest.mark.parametrize("topic", [topic for topic in SPOKEN_FOR if topic not in WITH_CONSENT])
 async def test_a_capsule_cannot_speak_for_another_or_for_the_host(topic: str, tmp_path: Path) -> None:
     evil(tmp_path / "given", (topic, SPOKEN_FOR[topic]), rows=[RESULTS, topic])
     async with trusting_nobody(tmp_path) as host, host.subscribe(topic) as heard:

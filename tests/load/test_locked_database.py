@@ -43,7 +43,7 @@ async def host_at(tmp_path: Path) -> AsyncIterator[Host]:
     work.mkdir()
     (work / "a.txt").write_text("a")
     places = [Path(BUNDLED) / name for name in ("router", "fs", "kv-notes", "word-tools", "dead-letter")]
-    async with open_host(places, state_dir=tmp_path / "state", workspace=work) as host:
+    async with open_host(places, trust=True, state_dir=tmp_path / "state", workspace=work) as host:
         for tool, arguments in (("list_directory", {"dir_path": "."}), ("word_count", {"text": "a b"})):
             assert not (await host.tools.execute(tool, arguments)).is_error  # instances are made
         yield host

@@ -26,7 +26,7 @@ async def test_200_callers_of_one_principal_make_5000_calls_and_get_5000_answers
             else:
                 right += 1
 
-    async with open_host(places, state_dir=":memory:", workspace=tmp_path) as host:
+    async with open_host(places, trust=True, state_dir=":memory:", workspace=tmp_path) as host:
         async with trio.open_nursery() as nursery:
             for caller in range(CALLERS):
                 nursery.start_soon(calls, caller)

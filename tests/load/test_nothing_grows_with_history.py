@@ -27,7 +27,7 @@ async def test_an_audited_call_costs_the_same_after_10_000_others(tmp_path: Path
     work.mkdir()
     (work / "a.txt").write_text("a")
     places = [Path(BUNDLED) / name for name in ("router", "fs")]
-    async with open_host(places, state_dir=tmp_path / "state", workspace=work) as host:
+    async with open_host(places, trust=True, state_dir=tmp_path / "state", workspace=work) as host:
         await typical(host)  # instances are made, and the audit's first page
         first = await typical(host)
         for _ in range(10_000):

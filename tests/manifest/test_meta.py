@@ -40,8 +40,8 @@ def test_without_a_hash_it_counts_with_a_warning(tmp_path: Path, text: str) -> N
         (b"[]", "must hold a JSON object; found an array"),
         (b'{"wasm_hash": 1}', "wasm_hash must be a string; found 1"),
         (b"\xff", "it is not UTF-8"),
-        (b"[" * 100_000, "it is not JSON"),
-        (b" " * ((1 << 20) + 1), "larger than"),
+        (b"[" * 60_000, "it is not JSON"),
+        (b" " * ((64 << 10) + 1), "larger than"),
     ],
 )
 def test_what_cannot_be_read_is_a_problem_and_a_load_error(tmp_path: Path, raw: bytes, said: str) -> None:

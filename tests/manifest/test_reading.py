@@ -180,8 +180,8 @@ def test_what_is_no_text_is_one_problem_and_no_traceback(tmp_path: Path) -> None
     assert "cannot be read" in one_problem(tmp_path / "a\0b")[0]
     path.write_bytes(b'[package]\nname = "\xc3\xa4\xff"\n')
     assert one_problem(path) == ("it is not UTF-8: invalid start byte at byte 20", 2, 10)
-    path.write_bytes(b"#" * ((1 << 20) + 1))
-    assert "larger than 1048576 bytes" in one_problem(path)[0]
+    path.write_bytes(b"#" * ((64 << 10) + 1))
+    assert "larger than 65536 bytes" in one_problem(path)[0]
     path.unlink()
     os.mkfifo(path)
     assert one_problem(path)[0] == "it is no plain file"
@@ -212,9 +212,9 @@ def test_a_text_that_is_no_toml_is_told_with_its_place(tmp_path: Path) -> None:
     [
         ("x = " + "[" * 20_000, "nest too deep"),
         ("x = " + "9" * 5_000, "it is not TOML"),
-        ("x" + ".x" * 300_000 + " = 1", "more than 1000 dots"),
+        ("x" + ".x" * 300_000 + " = 1", "more than 32 parts"),
         ("[package]\nname = 0x" + "F" * 5_000, "a whole number beyond 64 bits"),
-        ("[env.e]\ntype = 'text'\ndefault" + ".x" * 500 + " = 1", "default nests deeper than 16"),
+        ("[env.e]\ntype = 'text'\ndefault" + ".x" * 30 + " = 1", "default nests deeper than 16"),
         ("y = 1" + "".join(f"\nx{number} = 1" for number in range(20_000)), "19802 more warnings are not shown"),
         ("[subscribe]\n" + "".join(f"\n{number} = {number}" for number in range(3_000)), "2801 more errors"),
         ("[[component]]\nfile = '../x.wasm'\n" + "".join(f"\nx{number} = 1" for number in range(3_000)), "leads out"),

@@ -187,7 +187,9 @@ async def soaked(place: Path, calls: int, tell: Callable[[Line], None]) -> list[
     warming(place)
     bundled = [Path(BUNDLED) / name for name in ("router", "word-tools", "dead-letter")]
     with unlogged():
-        async with open_host([place, *bundled], state_dir=":memory:", workspace=place, workers=WORKERS) as host:
+        async with open_host(
+            [place, *bundled], trust=True, state_dir=":memory:", workspace=place, workers=WORKERS
+        ) as host:
             await warm(host)
             for phase in run:
                 tell(await soak(phase, host, round(calls * phase.share)))

@@ -54,7 +54,7 @@ def test_a_row_says_who_called_what_on_what_and_how_it_ended(database: Database)
 
 
 def test_an_empty_chain_is_whole(audit: AuditStore) -> None:
-    assert audit.verify() == (0, [], (0, FIRST))
+    assert audit.verify() == (0, [], (0, FIRST), 0, 0)
 
 
 def test_a_chain_goes_on_when_the_database_is_opened_again(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class StoreAsDict(RuleBasedStateMachine):
     @rule(namespace=NAMESPACES, prefix=KEYS)
     def clear_prefix(self, namespace: str, prefix: str) -> None:
         gone = self.keys(namespace, prefix)
-        assert self.store.clear_prefix(namespace, prefix) == len(gone)
+        assert self.store.clear_slice(namespace, prefix) == len(gone)
         for key in gone:
             del self.model[namespace, key]
 

@@ -131,7 +131,7 @@ def test_a_write_that_must_not_wait_says_at_once_that_it_is_locked(tmp_path: Pat
             lambda: store.set("n", "k", b"2"),
             lambda: store.delete("n", "k"),
             lambda: store.cas("n", "k", b"1", b"2"),
-            lambda: store.clear_prefix("n", ""),
+            lambda: store.clear_slice("n", ""),
             lambda: audit.append("alice", "x", "fs.fs-stat", "a", "ok"),
         ):
             with pytest.raises(Locked, match="another process keeps it locked"):

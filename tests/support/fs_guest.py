@@ -51,7 +51,7 @@ class FsGuest:
         self.call: Any = SimpleNamespace(
             principal=principal,
             capsule=SimpleNamespace(
-                id=capsule, manifest=Manifest(Package(capsule, "1.0.0"), capabilities=capabilities)
+                id=capsule, storage_id=capsule, manifest=Manifest(Package(capsule, "1.0.0"), capabilities=capabilities)
             ),
             instance=SimpleNamespace(handles=self.handles),
             message=None,

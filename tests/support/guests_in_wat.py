@@ -188,8 +188,8 @@ def good(place: Path) -> Path:
 
 @asynccontextmanager
 async def hosted(place: Path, **options: Any) -> AsyncIterator[Host]:
-    """A host of what is below `place`."""
-    async with open_host([place], state_dir=":memory:", workspace=place, **options) as host:
+    """A host of what is below `place`, which trusts it unless the options say otherwise."""
+    async with open_host([place], state_dir=":memory:", workspace=place, **{"trust": True, **options}) as host:
         yield host
 
 

@@ -147,7 +147,7 @@ async def serving(
 def guest(*net: str) -> Any:
     """The running call of a capsule with such rows of `net`."""
     manifest = Manifest(Package("web", "1.0.0"), capabilities=Capabilities(net=net))
-    capsule = SimpleNamespace(id="web", manifest=manifest)
+    capsule = SimpleNamespace(id="web", storage_id="web", manifest=manifest)
     return SimpleNamespace(principal="alice", capsule=capsule, message=None, follows=False, instance=object())
 
 

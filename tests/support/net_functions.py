@@ -50,7 +50,7 @@ def call(
     """The running call of a capsule with such rows of `net_connect` and `net_bind`."""
     capabilities = Capabilities(net_connect=tuple(connect), net_bind=tuple(bind))
     manifest = Manifest(Package("sockets", "1.0.0"), capabilities=capabilities)
-    capsule = SimpleNamespace(id="sockets", manifest=manifest)
+    capsule = SimpleNamespace(id="sockets", storage_id="sockets", manifest=manifest)
     instance = SimpleNamespace(handles=Held())
     return SimpleNamespace(principal="alice", capsule=capsule, message=None, follows=follows, instance=instance)
 

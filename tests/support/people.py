@@ -44,6 +44,7 @@ def call(
 ) -> Any:
     """A call, as far as a host function knows it."""
     capsule = {"id": "shell", "wasm_hash": "aa", "source_id": source_id, "manifest": of or manifest(), **of_capsule}
+    capsule = {"storage_id": capsule["id"], **capsule}
     return SimpleNamespace(principal=principal, capsule=SimpleNamespace(**capsule), message=message)
 
 

@@ -185,7 +185,7 @@ async def probing(notes: Notes, place: Path, rights: bool = True, **options: Any
         del manifest["capabilities"]
         (capsule / "Capsule.toml").write_text(tomli_w.dumps(manifest))
     options = {"state_dir": ":memory:", "workspace": work, "strict": True, **options}
-    async with open_host([capsule], **options) as host:
+    async with open_host([capsule], trust=True, **options) as host:
         yield Probe(host, notes)
 
 

@@ -56,7 +56,7 @@ def call(
     manifest = Manifest(Package(capsule, "1.0.0"), capabilities=capabilities)
     data: object = {} if call_id is None else ToolExecuteRequest(call_id, "run", {})
     message = Event("tool.v1.execute.run", b"{}", data, principal, "source", 1, 0.0, True)
-    of = SimpleNamespace(id=capsule, manifest=manifest, source_id=f"source of {capsule}")
+    of = SimpleNamespace(id=capsule, storage_id=capsule, manifest=manifest, source_id=f"source of {capsule}")
     given = {"principal": principal, "message": message, "capsule": of}
     return SimpleNamespace(**{**given, **more})
 

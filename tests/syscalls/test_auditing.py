@@ -68,7 +68,9 @@ def rows() -> Rows:
 
 
 def call(principal: str = "alice") -> Any:
-    return SimpleNamespace(principal=principal, capsule=SimpleNamespace(id="fs-tools"), message=None)
+    return SimpleNamespace(
+        principal=principal, capsule=SimpleNamespace(id="fs-tools", storage_id="fs-tools"), message=None
+    )
 
 
 def wrapped(rows: Rows, name: str, act: Callable[[], Any], module: str = FS) -> HostFunction:

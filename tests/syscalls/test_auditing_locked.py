@@ -98,7 +98,9 @@ def world() -> Iterator[World]:
 
 
 def call() -> Any:
-    return SimpleNamespace(principal="alice", capsule=SimpleNamespace(id="fs-tools"), message=None)
+    return SimpleNamespace(
+        principal="alice", capsule=SimpleNamespace(id="fs-tools", storage_id="fs-tools"), message=None
+    )
 
 
 class Opened:

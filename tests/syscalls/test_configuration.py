@@ -44,7 +44,11 @@ def configuration(stores: Stores, overlay: Any = None) -> Configuration:
 
 def call(principal: str = "alice", capsule: str = "x") -> Any:
     manifest = Manifest(Package(capsule, "1.0.0"), env=ENV)
-    return SimpleNamespace(principal=principal, capsule=SimpleNamespace(id=capsule, manifest=manifest), message=None)
+    return SimpleNamespace(
+        principal=principal,
+        capsule=SimpleNamespace(id=capsule, storage_id=capsule, overlaid=True, manifest=manifest),
+        message=None,
+    )
 
 
 def get(configuration: Configuration, key: str, principal: str = "alice", capsule: str = "x") -> str | None:

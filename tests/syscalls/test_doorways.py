@@ -57,7 +57,7 @@ async def test_what_an_uplink_publishes_for_a_peer_is_of_the_principal_that_it_w
     uplink(tmp_path / "capsules")
     state = tmp_path / "state"
     async with (
-        open_host([tmp_path / "capsules"], state_dir=state, principal="owner", workspace=tmp_path) as host,
+        open_host([tmp_path / "capsules"], trust=True, state_dir=state, principal="owner", workspace=tmp_path) as host,
         host.subscribe("said.*") as said,
     ):
         host.publish("u.ask", {})
@@ -83,7 +83,7 @@ async def test_what_an_uplink_publishes_for_a_peer_is_of_the_principal_that_it_w
 async def test_a_peer_without_the_token_is_not_let_in(tmp_path: Path) -> None:
     uplink(tmp_path / "capsules")
     async with (
-        open_host([tmp_path / "capsules"], state_dir=tmp_path / "state", workspace=tmp_path) as host,
+        open_host([tmp_path / "capsules"], trust=True, state_dir=tmp_path / "state", workspace=tmp_path) as host,
         host.subscribe("said.*") as said,
     ):
         host.publish("u.ask", {})

@@ -30,19 +30,59 @@ def injected(case: str, where: str, content: bytes = b"x") -> Any:
     ("rows", "command", "allowed"),
     [
         (("git",), "git", True),
-        (("git",), "git status", True),
+        (("git",), "git status --short", True),
         (("git",), "gitk", False),
         (("git status",), "git", False),
         (("git status",), "git status -s", True),
+        (("git status",), "git statuses", False),
+        (("git status",), "git -s status", False),
+        (("git  status ",), "git status", True),
+        (("git", "git status"), "git push", True),
         (("",), "", False),
-        (("",), " x", False),
+        ((" ",), " ", False),
         ((), "bash", False),
         (("bash",), "/bin/bash", False),
+        (("/bin/bash",), "/bin/bash -c x", True),
+        (("/bin/bash",), "bash", False),
+        (("/bin/bash -c",), "/bin/bash -c x", True),
+        (("/bin/bash -c",), "/bin/bash -l -c", False),
+        (("/bin/bash",), "/bin/../bin/bash", False),
+        (("/bin/bash",), "/bin//bash", False),
+        (("./bash",), "./bash", False),
+        (("bin/bash",), "bin/bash", False),
         (("bash",), "bash\0", False),
+        (("bash",), "Bash", False),
     ],
 )
-def test_a_command_is_a_row_or_goes_on_after_one(rows: tuple[str, ...], command: str, allowed: bool) -> None:
-    assert (may_spawn(call(rows=rows).capsule.manifest, command) is None) is allowed
+def test_a_command_is_a_row_with_the_arguments_that_the_row_has(
+    rows: tuple[str, ...], command: str, allowed: bool
+) -> None:
+    name, *arguments = command.split(" ")
+    assert (may_spawn(call(rows=rows).capsule.manifest, name, arguments) is None) is allowed
+
+
+@pytest.mark.parametrize(
+    ("rows", "command"),
+    [
+        (("git",), "git "),
+        (("git",), "git status"),
+        (("git",), "git /../../bin/sh"),
+        (("git",), " git"),
+        (("git",), "git\n"),
+        (("/bin/git",), "/bin/git /../../bin/sh"),
+        (("/bin/git",), "/bin/git/../sh"),
+    ],
+)
+def test_a_command_has_no_arguments_in_its_name(rows: tuple[str, ...], command: str) -> None:
+    denial = may_spawn(call(rows=rows).capsule.manifest, command)
+    assert denial is not None
+    assert denial.case == "capability-denied"
+
+
+def test_an_argument_is_one_argument() -> None:
+    manifest = call(rows=("git status",)).capsule.manifest
+    assert may_spawn(manifest, "git", ["status -s"]) is not None
+    assert may_spawn(manifest, "git", ["status", "a b"]) is None
 
 
 def test_denials_name_the_line_to_write() -> None:

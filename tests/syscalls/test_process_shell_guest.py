@@ -45,7 +45,7 @@ async def shell(work: Path) -> AsyncIterator[tuple[Host, Person]]:
     person = Person()
     folders = [BUNDLED / name for name in ("router", "dead-letter", "shell")]
     async with (
-        open_host(folders, state_dir=":memory:", workspace=work, strict=True) as host,
+        open_host(folders, trust=True, state_dir=":memory:", workspace=work, strict=True) as host,
         trio.open_nursery() as nursery,
     ):
         await nursery.start(person.answer, host)

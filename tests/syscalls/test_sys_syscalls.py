@@ -42,7 +42,8 @@ class Capsule:
     """What a host function knows of the capsule that calls."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self.id = "x"
+        self.id = self.storage_id = "x"
+        self.overlaid = True
         self.source_id = SOURCE
         self.manifest = manifest
         self.ready = 0

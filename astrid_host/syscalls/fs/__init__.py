@@ -10,6 +10,7 @@ from astrid_host.syscalls.fs.status import Datetime, FileStat
 from astrid_host.syscalls.fs.views import Views
 from astrid_host.syscalls.fs.writing import Writing
 from astrid_host.syscalls.paths import Roots
+from astrid_host.syscalls.threads import Threads
 
 __all__ = ["Datetime", "FileHandle", "FileStat", "Fs", "Views"]
 
@@ -20,8 +21,9 @@ class Fs(Reading, Writing, Handles):
     Args:
         roots: what guests' paths lead into.
         views: what homes show that is not in them; by default empty folders.
+        threads: where what takes long is done.
     """
 
-    def __init__(self, roots: Roots, views: Views | None = None) -> None:
-        super().__init__(roots, views)
+    def __init__(self, roots: Roots, views: Views | None = None, threads: Threads | None = None) -> None:
+        super().__init__(roots, views, threads)
         self._descriptors = Descriptors()

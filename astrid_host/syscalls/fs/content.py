@@ -17,6 +17,7 @@ from astrid_host.errors import HostError
 from astrid_host.syscalls.fs.status import kind, status_of
 from astrid_host.syscalls.fs.walk import is_link
 
+CONTENT_TAKES = 12 << 20
 FILE_BYTES = 10 << 20  # of what is read or written as a whole
 COPY_BYTES = 1 << 30
 CHUNK = 1 << 20

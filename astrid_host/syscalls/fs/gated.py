@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias, TypeVar
 
-import trio
-
 from astrid_host.errors import HostError
 from astrid_host.gates import Denial, covers, may_read, may_write
 from astrid_host.manifest import Manifest
@@ -21,8 +19,8 @@ from astrid_host.syscalls.fs.views import Shown, Views
 from astrid_host.syscalls.fs.walk import Elsewhere, Segments, Stopped, walk
 from astrid_host.syscalls.interface import Interface, Running
 from astrid_host.syscalls.paths import Place, Room, Roots, place
+from astrid_host.syscalls.threads import Threads
 
-THREADS = 8  # of all guests together, for what takes long
 SHORT_BYTES = 256 << 10  # so much is read or written without a thread: well below a millisecond
 
 Right: TypeAlias = Literal["fs_read", "fs_write"]
@@ -42,14 +40,15 @@ class Gated(Interface):
     Args:
         roots: what guests' paths lead into.
         views: what homes show that is not in them.
+        threads: where what takes long is done.
     """
 
     wit = ("astrid:fs/host@1.0.0",)
 
-    def __init__(self, roots: Roots, views: Views | None = None) -> None:
+    def __init__(self, roots: Roots, views: Views | None = None, threads: Threads | None = None) -> None:
         self._roots = roots
         self._views = views or Views()
-        self._threads = trio.CapacityLimiter(THREADS)
+        self._threads = threads or Threads()
 
     def reach(
         self,
@@ -73,8 +72,9 @@ class Gated(Interface):
 
         Raises:
             HostError: `invalid-path` or `boundary-escape` for a path that is malformed or has a `..`,
-                `capability-denied` without rows that cover it, `access` for writing to what a home only shows, and
-                what the walk finds: `not-found`, `not-directory`, `boundary-escape` for a link that leads out.
+                `capability-denied` without rows that cover it, `access` for writing to what a home only shows and to
+                what the host itself runs or trusts, and what the walk finds: `not-found`, `not-directory`,
+                `boundary-escape` for a link that leads out.
         """
         named = place(path)
         check = _checks(call.capsule.manifest, rights, named)
@@ -88,9 +88,10 @@ class Gated(Interface):
             make_folder(fd, name)
 
         elsewhere = self._views.places if named.room == "home" else ()
-        root = self._roots.root(named.room, call.principal, call.capsule.id)
+        root = self._roots.root(named.room, call.principal, call.capsule.storage_id)
         try:
-            return walk(root, named.segments, checked, make if parents else None, elsewhere)
+            writes = "fs_write" in rights
+            return walk(root, named.segments, checked, make if parents else None, elsewhere, writes)
         except Stopped as stopped:
             check(stopped.segments)
             raise HostError(stopped.case, stopped.payload, detail=stopped.detail) from stopped
@@ -133,14 +134,15 @@ class Gated(Interface):
             raise HostError("access", detail=detail)
         self._roots.protect(room, segments, status_of(fd, name))
 
-    async def aside(self, work: Callable[[], Found], abandon: bool = False) -> Found:
+    async def aside(self, call: Running, work: Callable[[], Found], abandon: bool = False) -> Found:
         """Run on a thread what takes long.
 
         Args:
+            call: on whose behalf.
             work: what is not short looks out for a cancellation with `trio.from_thread.check_cancelled`.
             abandon: when cancelled, do not wait for the thread: for what changes nothing and holds its own descriptors.
         """
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon, limiter=self._threads)
+        return await self._threads.run(call, work, abandon)
 
 
 def denied(denial: Denial) -> HostError:

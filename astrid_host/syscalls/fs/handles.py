@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from astrid_host.calls import Call
 from astrid_host.errors import HostError
-from astrid_host.syscalls.fs.content import Shared, open_file
+from astrid_host.syscalls.fs.content import CONTENT_TAKES, Shared, open_file
 from astrid_host.syscalls.fs.gated import READ, READ_WRITE, SHORT_BYTES, WRITE, Gated, Rights
 from astrid_host.syscalls.fs.status import FileStat, file_stat
 from astrid_host.syscalls.interface import syscall
@@ -140,7 +140,7 @@ class Handles(Gated):
             try:
                 fd = opened(False)
             except Shared:
-                fd = await self.aside(lambda: opened(True))
+                fd = await self.aside(call, lambda: opened(True))
         except BaseException:
             self._descriptors.give_back()
             raise
@@ -155,8 +155,8 @@ class Handles(Gated):
             return handle.work("read", lambda _fd: b"")
         return handle.work("read", lambda fd: os.pread(fd, most, offset))
 
-    @syscall("[method]file-handle.write-at", audited=lambda handle, offset, data: handle.path)
-    async def write_at(self, _call: Call, handle: FileHandle, offset: int, data: bytes) -> int:
+    @syscall("[method]file-handle.write-at", takes=CONTENT_TAKES, audited=lambda handle, offset, data: handle.path)
+    async def write_at(self, call: Call, handle: FileHandle, offset: int, data: bytes) -> int:
         """Write at an offset, or at the end if it was opened to append; says how many bytes were written. `too-large` for
         more than 1 MiB, or beyond what a file can have; `access` if it was opened only to be read. Cancelled, it ends when
         all is written."""
@@ -166,17 +166,17 @@ class Handles(Gated):
             )
             raise HostError("too-large", detail=detail)
         write = partial(handle.work, "write", lambda fd: os.pwrite(fd, data, offset))
-        return write() if len(data) <= SHORT_BYTES else await self.aside(write)
+        return write() if len(data) <= SHORT_BYTES else await self.aside(call, write)
 
     @syscall("[method]file-handle.sync-data", audited=lambda handle: handle.path)
-    async def sync_data(self, _call: Call, handle: FileHandle) -> None:
+    async def sync_data(self, call: Call, handle: FileHandle) -> None:
         """Bring the content to the disk. Cancelled, it is left to end by itself."""
-        await self.aside(lambda: handle.work("", getattr(os, "fdatasync", os.fsync)), abandon=True)
+        await self.aside(call, lambda: handle.work("", getattr(os, "fdatasync", os.fsync)), abandon=True)
 
     @syscall("[method]file-handle.sync-all", audited=lambda handle: handle.path)
-    async def sync_all(self, _call: Call, handle: FileHandle) -> None:
+    async def sync_all(self, call: Call, handle: FileHandle) -> None:
         """Bring content and metadata to the disk. Cancelled, it is left to end by itself."""
-        await self.aside(lambda: handle.work("", os.fsync), abandon=True)
+        await self.aside(call, lambda: handle.work("", os.fsync), abandon=True)
 
     @syscall("[method]file-handle.stat", audited=lambda handle: handle.path)
     def stat(self, _call: Call, handle: FileHandle) -> FileStat:

@@ -65,7 +65,7 @@ class Reading(Gated):
         """Where a link leads, whether something is there or not, in the spelling of its root. `invalid-path` for what is
         no link, `boundary-escape` for a link out of its root: where on the host that is, is not told."""
         named = place(path)
-        root = self._roots.root(named.room, call.principal, call.capsule.id)
+        root = self._roots.root(named.room, call.principal, call.capsule.storage_id)
 
         def target(fd: int, name: str, at: Segments) -> str:
             said = _said(fd, name)
@@ -93,7 +93,7 @@ class Reading(Gated):
             check_size(size, path)
             if size <= SHORT_BYTES:
                 return read_all(file, size, path)
-            return await self.aside(partial(read_all, file, size, path))
+            return await self.aside(call, partial(read_all, file, size, path))
         finally:
             os.close(file)
 

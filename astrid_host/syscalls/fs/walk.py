@@ -1,7 +1,8 @@
 """Going to a path below a root, one component at a time, each opened below the descriptor of the one before.
 
 No component is opened through a link: links are read and followed here, so what is reached stays below the root whatever
-happens to the tree meanwhile. Folders that the root hides are not entered, by whatever name. Who acts on what was reached
+happens to the tree meanwhile. Folders that the root hides are not entered, by whatever name, and a walk that is to write does
+not go to what the root keeps. Who acts on what was reached
 does so by descriptor and name too, never by a whole path. (Astrid, fs: paths.) What goes wrong is a `HostError` with a case
 of astrid:fs, or `Elsewhere` for a place that is not in the tree.
 """
@@ -56,6 +57,7 @@ def walk(
     reach: Reach[Found],
     make: Make | None = None,
     elsewhere: Collection[Segments] = (),
+    writes: bool = False,
 ) -> Found:
     """Go to a path below a root. From any thread.
 
@@ -67,6 +69,7 @@ def walk(
             is called again for what the link leads to. An OSError that it raises becomes a HostError.
         make: called in the same way for a folder that is missing on the way; it has to make it. None: `not-found`.
         elsewhere: places that are not in this tree.
+        writes: something is to be changed there.
 
     Returns:
         what `reach` returned.
@@ -74,10 +77,11 @@ def walk(
     Raises:
         Stopped: the system's answer: `not-found`, `not-directory`, `access` and so on.
         HostError: `boundary-escape` for a link that leads out of the root and for a folder that the root hides,
-            `invalid-path` for more than 40 links or 2,000 folders on the way, and what `reach` and `make` raise.
+            `access` for what the root keeps, when it is to be changed, `invalid-path` for more than 40 links or 2,000
+            folders on the way, and what `reach` and `make` raise.
         Elsewhere: the path, links followed, leads to a place of `elsewhere` or below it.
     """
-    return _Walk(root, make, elsewhere).go(list(segments), reach)
+    return _Walk(root, make, elsewhere, writes).go(list(segments), reach)
 
 
 def is_link(status: os.stat_result) -> bool:
@@ -87,9 +91,9 @@ def is_link(status: os.stat_result) -> bool:
 class _Walk:
     """One walk. `done` are the folders from the root to `fd`; none of them was a link when it was opened."""
 
-    __slots__ = ("done", "elsewhere", "fd", "links", "make", "root", "steps")
+    __slots__ = ("done", "elsewhere", "fd", "guarded", "kept", "kept_places", "links", "make", "root", "steps")
 
-    def __init__(self, root: Root, make: Make | None, elsewhere: Collection[Segments]) -> None:
+    def __init__(self, root: Root, make: Make | None, elsewhere: Collection[Segments], writes: bool) -> None:
         self.root = root
         self.fd = root.fd
         self.done: list[str] = []
@@ -97,6 +101,9 @@ class _Walk:
         self.steps = 0
         self.make = make
         self.elsewhere = elsewhere
+        self.kept = root.kept if writes else frozenset()
+        self.kept_places = root.kept_places if writes else frozenset()
+        self.guarded = bool(root.hidden or self.kept)
 
     def go(self, left: list[str], reach: Reach[Found]) -> Found:
         left.reverse()  # the next segment is the last
@@ -109,13 +116,15 @@ class _Walk:
                 here = (*self.done, name) if name != "." else tuple(self.done)
                 if here in self.root.closed:
                     raise _hidden()
+                if here in self.kept_places:
+                    raise _kept()
                 if here in self.elsewhere:
                     raise Elsewhere(here, _without_dots(left))
                 if left:
                     if not self._down(name):
                         left += self._link(name)
                     continue
-                if self.root.hidden:
+                if self.guarded:
                     self._enter(status_of(self.fd, name))
                 found = reach(self.fd, name, here)
                 if found is not None:
@@ -134,13 +143,18 @@ class _Walk:
         self._leave()
         self.fd = fd
         self.done.append(name)
-        if self.root.hidden:
+        if self.guarded:
             self._enter(os.fstat(fd))
         return True
 
     def _enter(self, status: os.stat_result | None) -> None:
-        if status is not None and inode_of(status) in self.root.hidden:
+        if status is None:
+            return
+        inode = inode_of(status)
+        if inode in self.root.hidden:
             raise _hidden()
+        if inode in self.kept:
+            raise _kept()
 
     def _opened(self, name: str) -> int | None:
         self.steps += 1
@@ -207,6 +221,11 @@ def _folder(fd: int, name: str) -> int | None:
 
 def _hidden() -> HostError:
     return HostError("boundary-escape", detail="the host keeps its own files there: it is no part of the root")
+
+
+def _kept() -> HostError:
+    detail = "the host itself runs or trusts what is there: it is read, and not written to or moved"
+    return HostError("access", detail=detail)
 
 
 def _without_dots(left: Sequence[str]) -> Segments:

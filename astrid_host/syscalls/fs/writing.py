@@ -12,11 +12,10 @@ import stat
 from collections.abc import Callable
 from functools import partial
 
-import trio
-
 from astrid_host.errors import HostError
 from astrid_host.gates import covers, may_read
 from astrid_host.syscalls.fs.content import (
+    CONTENT_TAKES,
     FILE_BYTES,
     Shared,
     append,
@@ -38,7 +37,7 @@ class Writing(Gated):
     """Each needs an `fs_write` row for what it names and for what links on the way lead to; what it raises beyond what it
     says itself is told at `Gated.reach`, and `quota` means that the disk is full."""
 
-    @syscall("write-file", audited=lambda path, content: path)
+    @syscall("write-file", takes=CONTENT_TAKES, audited=lambda path, content: path)
     async def write_file(self, call: Running, path: str, content: bytes) -> None:
         """Create a file, or replace all that is in it; its mode and owner stay. `is-directory`; `access` for what is
         neither file nor folder; `too-large` for more than 10 MiB. Cancelled, it ends when the file is written."""
@@ -47,9 +46,9 @@ class Writing(Gated):
         def written(fd: int, name: str, _at: Segments) -> bool | None:
             return replace(fd, name, lambda file: write_all(file, content))
 
-        await self._run(len(content), lambda: self.reach(call, path, WRITE, written))
+        await self._run(call, len(content), lambda: self.reach(call, path, WRITE, written))
 
-    @syscall("fs-append", audited=lambda path, content: path)
+    @syscall("fs-append", takes=CONTENT_TAKES, audited=lambda path, content: path)
     async def fs_append(self, call: Running, path: str, content: bytes) -> None:
         """Add to the end of a file, which is created if it is not there. Errors as `write-file`. A file that has other
         names gets a content of its own first."""
@@ -59,9 +58,9 @@ class Writing(Gated):
             return self.reach(call, path, WRITE, lambda fd, name, _at: append(fd, name, content, detach))
 
         try:
-            await self._run(len(content), lambda: appended(False))
+            await self._run(call, len(content), lambda: appended(False))
         except Shared:
-            await self.aside(lambda: appended(True))
+            await self.aside(call, lambda: appended(True))
 
     @syscall("fs-copy", audited=lambda src, dst: f"{src} -> {dst}")
     async def fs_copy(self, call: Running, src: str, dst: str) -> None:
@@ -86,7 +85,8 @@ class Writing(Gated):
             if status.st_size <= SHORT_BYTES:
                 copied(_go_on)
             else:
-                await self.aside(partial(copied, trio.from_thread.check_cancelled))
+                of_thread = self._threads.place(call)
+                await self._threads.run_in(of_thread, partial(copied, of_thread.between_pieces))
         finally:
             os.close(source)
 
@@ -126,9 +126,10 @@ class Writing(Gated):
 
         def removed(fd: int, name: str, at: Segments) -> int:
             self.keep(room, at, fd, name)
-            return remove_folder(fd, name, trio.from_thread.check_cancelled, self._roots.hidden)
+            return remove_folder(fd, name, of_thread.between_pieces, self._roots.hidden | self._roots.kept)
 
-        return await self.aside(lambda: self.reach(call, path, WRITE, removed))
+        of_thread = self._threads.place(call)
+        return await self._threads.run_in(of_thread, lambda: self.reach(call, path, WRITE, removed))
 
     @syscall("fs-rename", audited=lambda src, dst: f"{src} -> {dst}")
     def fs_rename(self, call: Running, src: str, dst: str) -> None:
@@ -174,11 +175,11 @@ class Writing(Gated):
 
         self.reach(call, src, WRITE, linked)
 
-    async def _run(self, size: int, work: Callable[[], object]) -> None:
+    async def _run(self, call: Running, size: int, work: Callable[[], object]) -> None:
         if size <= SHORT_BYTES:
             work()
         else:
-            await self.aside(work)
+            await self.aside(call, work)
 
 
 def _go_on() -> None:

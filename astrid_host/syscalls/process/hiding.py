@@ -5,7 +5,8 @@ else, and those on PATH. The host's own folders (state, data and cache) are empt
 the workspace, the folders on the way to them cannot be moved, so that none is put in their place for the next host. When
 the workspace is a home, or above one, the places in it where secrets are usually kept are empty as well; what else is there
 is the workspace, which the operator chose. Sockets that listen outside of what a child may write to when it is started are
-covered too, and so are keys and passwords of the system that the host's user may read. (Astrid, process: sandbox.)
+covered too, and so are keys and passwords of the system that the host's user may read. What the host itself runs or trusts is
+seen where it was, and cannot be written to or moved. (Astrid, process: sandbox.)
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Hidden(NamedTuple):
         folders: are empty, and cannot be written to.
         files: are empty, and cannot be written to; sockets among them.
         fixed: folders of the workspace that stay where they are.
+        kept: files and folders of the workspace that are seen, and cannot be written to.
         shown: what is below `folders` and to be seen nevertheless, as (where it is, where it is seen).
     """
 
@@ -63,18 +65,21 @@ class Hidden(NamedTuple):
     files: tuple[str, ...]
     fixed: tuple[str, ...]
     shown: tuple[tuple[str, str], ...]
+    kept: tuple[str, ...] = ()
 
 
-def hidden_from(workspace: str, own: Sequence[Path]) -> Hidden:
-    """What a child that works in a workspace does not see. Those of the host's folders that are missing in it are made.
+def hidden_from(workspace: str, own: Sequence[Path], trusted: Sequence[Path] = ()) -> Hidden:
+    """What a child that works in a workspace does not see, or may not write to. Those of the host's folders that are missing in
+    it are made.
 
     Args:
         workspace: its path, without links.
         own: the host's folders, as they are configured.
+        trusted: what the host runs or trusts beside them, which is seen.
 
     Raises:
-        HostError: `unknown` when one of the host's folders is reached through a link of the workspace: whoever may write
-            to that could lead the host elsewhere.
+        HostError: `unknown` when one of these is reached through a link of the workspace: whoever may write to that could lead
+            the host elsewhere.
         OSError: a missing folder cannot be made.
     """
     homes = own_homes()
@@ -89,13 +94,28 @@ def hidden_from(workspace: str, own: Sequence[Path]) -> Hidden:
             fixed += (str(parent) for parent in Path(path).parents if below(str(parent), workspace))
         if os.path.isdir(path):
             folders.append(path)
+    kept = _kept(trusted, workspace, folders)
+    for path in kept:
+        fixed += (str(parent) for parent in Path(path).parents if below(str(parent), workspace))
+    fixed = [path for path in dict.fromkeys(fixed) if not any(within(path, place) for place in kept)]
     files: list[str] = []
     for path in _secrets(homes, workspace):
         (folders if os.path.isdir(path) else files).append(path)
     closed = folders[len(covered) :]
     programs = _programs(homes, covered, workspace)
     shown = [pair for pair in programs if not any(within(pair[0], folder) for folder in closed)]
-    return Hidden(tuple(folders), tuple(files), tuple(dict.fromkeys(fixed)), tuple(shown))
+    return Hidden(tuple(folders), tuple(files), tuple(fixed), tuple(shown), kept)
+
+
+def _kept(trusted: Iterable[Path], workspace: str, hidden: Sequence[str]) -> tuple[str, ...]:
+    """Those of the trusted places that lie in the workspace, each but once, without those that are hidden anyway."""
+    real = {place: os.path.realpath(place) for place in trusted}
+    seen = [path for path in dict.fromkeys(real.values()) if below(path, workspace) and os.path.exists(path)]
+    seen = [path for path in seen if not any(within(path, folder) for folder in hidden)]
+    kept = tuple(path for path in seen if not any(below(path, other) for other in seen))
+    for place in trusted:
+        _check_links(place, workspace, kept)
+    return kept
 
 
 def own_homes() -> tuple[str, ...]:
@@ -148,18 +168,18 @@ def _is_coverable(home: str) -> bool:
     return os.path.isdir(home)
 
 
-def _check_links(folder: Path, workspace: str) -> None:
-    for link in _links(folder):
-        if below(link, workspace):
+def _check_links(folder: Path, workspace: str, kept: Sequence[str] = ()) -> None:
+    for link in links_of(folder):
+        if below(link, workspace) and not any(within(link, place) for place in kept):
             raise HostError(
                 "unknown",
                 "no process can be started",
-                detail=f"the host's folder {folder} is reached through the link {link}, which is in the workspace: put a folder "
-                "in its place, or give a workspace that does not hold it",
+                detail=f"{folder}, which the host itself uses, is reached through the link {link}, which is in the workspace: "
+                "put what it leads to in its place, or give a workspace that does not hold it",
             )
 
 
-def _links(folder: Path) -> Iterator[str]:
+def links_of(folder: str | Path) -> Iterator[str]:
     """The links that a path goes through, each where it really is."""
     left = [*reversed(Path(os.path.abspath(folder)).parts[1:])]
     at, count = "/", 0

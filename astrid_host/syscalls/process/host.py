@@ -113,7 +113,7 @@ class Process(Interface):
         seconds later. Raises HostError as `Tracker.start` and `command_of` do; `capability-denied`; `cancelled` when it was
         interrupted, which only its own call survives.
         """
-        _allow(call, request.cmd)
+        _allow(call, request)
         command = command_of(request)
         command.stdin_open = False  # nobody could write to it
         child = await self._tracker.start(call, "foreground", command, request.cwd)
@@ -131,7 +131,7 @@ class Process(Interface):
     @syscall("spawn-background", audited=_run_target, announced=True)
     async def spawn_background(self, call: Call, request: Any) -> ProcessHandle:
         """Start a command that ends with its handle. Raises as `spawn` does; `quota` for more than 8 of a principal."""
-        _allow(call, request.cmd)
+        _allow(call, request)
         return ProcessHandle(await self._tracker.start(call, "background", command_of(request), request.cwd), False)
 
     @syscall("spawn-persistent", audited=_run_target, announced=True)
@@ -141,7 +141,7 @@ class Process(Interface):
         Raises as `spawn-background` does; `persist-unsupported` without `allow_persistent`, and where nobody is known to be the
         caller; `registry-full` for more than 32 of a principal, those that have ended included.
         """
-        _allow(call, request.cmd)
+        _allow(call, request)
         if (denial := may_persist(call.capsule.manifest)) is not None:
             raise HostError(denial.case, detail=denial.detail)
         if call.message is None or call.message.principal in (None, ANONYMOUS):
@@ -327,8 +327,8 @@ class Process(Interface):
         return await child.input.write(data)
 
 
-def _allow(call: Call, cmd: str) -> None:
-    if (denial := may_spawn(call.capsule.manifest, cmd)) is not None:
+def _allow(call: Call, request: Any) -> None:
+    if (denial := may_spawn(call.capsule.manifest, request.cmd, request.args)) is not None:
         raise HostError(denial.case, detail=denial.detail)
 
 

@@ -44,10 +44,11 @@ def main(control: int, request: dict[str, Any]) -> None:
 
     Args:
         control: the socket to the host.
-        request: `argv` and `env` as bytes; `cwd` with the `(device, inode)` that have to be there; `pipes`, the descriptors
-            that become standard input (or None), output and error; `limits` as (resource, soft, hard); `pids`, how many
-            processes there may be, or None; `fixed`, paths at which files have been put; `files` as (variable, content),
-            to be written below `folder`; `adopt`, whether it is not in a sandbox, and orphans have to be asked for.
+        request: `programs`, the files that the command may stand for; `argv` and `env` as bytes; `cwd` with the
+            `(device, inode)` that have to be there; `pipes`, the descriptors that become standard input (or None), output and
+            error; `limits` as (resource, soft, hard); `pids`, how many processes there may be, or None; `fixed`, paths at
+            which files have been put; `files` as (variable, content), to be written below `folder`; `adopt`, whether it is
+            not in a sandbox, and orphans have to be asked for.
     """
     wake = _wake_pipe()
     socket = _socket.socket(fileno=control)
@@ -172,14 +173,27 @@ def _become(request: dict[str, Any], limits: list[tuple[int, int, int]], control
             for what, soft, hard in limits:
                 most = resource.getrlimit(what)[1] % (1 << 64)  # no limit is -1
                 resource.setrlimit(what, (min(soft, most), min(hard, most)))
-        argv: list[bytes] = request["argv"]
-        os.execvpe(argv[0], argv, request["env"])
+        _execute(request["programs"], request["argv"], request["env"])
     except OSError as error:
         os.write(failing, b"%d" % (error.errno or 0))
     except (ValueError, MemoryError):  # limits that cannot be set, or lived with
         os.write(failing, b"22")
     finally:
         os._exit(127)
+
+
+def _execute(programs: list[bytes], argv: list[bytes], env: dict[bytes, bytes]) -> None:
+    """Turn into the first of these files that is there and may be run. As `os.execvpe` does, a refusal is told rather than that
+    another is not there."""
+    failure: OSError = FileNotFoundError(2, "there is no such program")
+    for program in programs:
+        try:
+            os.execve(program, argv, env)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            failure = failure if not isinstance(failure, FileNotFoundError) else error
+        except PermissionError as error:
+            failure = error
+    raise failure
 
 
 def _volunteer(prctl: Any) -> None:

@@ -25,7 +25,8 @@ import trio
 from astrid_host.errors import HostError
 from astrid_host.syscalls.process.control import Exited, Started, Word
 from astrid_host.syscalls.process.hiding import hidden_from
-from astrid_host.syscalls.process.sandbox import keepers_program, sandbox_state, wrapping
+from astrid_host.syscalls.process.programs import candidates
+from astrid_host.syscalls.process.sandbox import keepers_program, names_of, sandbox_state, wrapping
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -53,11 +54,15 @@ class Spawner:
     Args:
         sandboxed: whether to use the sandbox; by default when the probe says that it works.
         own: the host's folders, which sandboxed children do not see.
+        trusted: what the host runs or trusts beside them, which sandboxed children do not write to.
     """
 
-    def __init__(self, sandboxed: bool | None, own: Sequence[Path]) -> None:
+    def __init__(
+        self, sandboxed: bool | None, own: Sequence[Path], trusted: Callable[[], Sequence[Path]] = tuple
+    ) -> None:
         self._sandboxed = sandboxed
         self._own = own
+        self._trusted = trusted
         self._told: set[str] = set()
         self._executor: ThreadPoolExecutor | None = None
 
@@ -90,9 +95,8 @@ class Spawner:
 
     def _start(self, command: Command, folder: Folder, grants: Grants) -> Kept:
         sandboxed = sandbox_state().works if self._sandboxed is None else self._sandboxed
-        if sandboxed:
-            self._tell(grants)
-        elif command.fixed:
+        (self._tell if sandboxed else self._warn)(grants)
+        if command.fixed and not sandboxed:
             detail = (
                 f"{command.fixed[0][0]!r} can be there for one process only in the sandbox: {sandbox_state().detail}"
             )
@@ -110,6 +114,21 @@ class Spawner:
             self._told.add(reason)
             log.info("%s", reason)
 
+    def _warn(self, grants: Grants) -> None:
+        """Say once what cannot be held without the sandbox."""
+        try:
+            kept = hidden_from(grants.workspace, (), self._trusted()).kept
+        except HostError as error:
+            kept = (error.detail or "",)
+        if kept and "" not in self._told:
+            self._told.add("")
+            log.warning(
+                "commands run without a sandbox, so they may write to what this host itself runs or trusts: %s; give a "
+                "workspace that does not hold it, or %s",
+                ", ".join(kept),
+                sandbox_state().detail,
+            )
+
     def _launch(
         self, command: Command, folder: Folder, grants: Grants, sandboxed: bool, passed: contextlib.ExitStack
     ) -> Kept:
@@ -117,8 +136,11 @@ class Spawner:
         try:
             theirs = kept.open_pipes(command.stdin is not None or command.stdin_open, passed)
             control, pipes = theirs[0], theirs[1:]
-            fixed = [(_memory(content, passed), path) for path, content in command.fixed]
-            wrap = wrapping(grants, hidden_from(grants.workspace, self._own), fixed) if sandboxed else []
+            given = dict(names_of(grants) if sandboxed else ()) | dict(command.fixed)
+            fixed = [(_memory(content, passed), path) for path, content in given.items()]
+            hidden = hidden_from(grants.workspace, self._own, self._trusted()) if sandboxed else None
+            wrap = wrapping(grants, hidden, fixed) if hidden is not None else []
+            programs = candidates(command.argv[0], command.env.get("PATH", os.defpath), grants, hidden)
             keeper = [keepers_program(), "-I", "-S", "-c", _BOOT, str(control)]
             kept.popen = subprocess.Popen(
                 [*wrap, *keeper],
@@ -134,13 +156,21 @@ class Spawner:
         except BaseException:
             kept.abort()
             raise
-        kept.request = _request(command, folder, grants, pipes, sandboxed)
+        kept.request = _request(command, programs, folder, grants, pipes, sandboxed)
         return kept
 
 
-def _request(command: Command, folder: Folder, grants: Grants, pipes: list[int | None], sandboxed: bool) -> bytes:
+def _request(
+    command: Command,
+    programs: Sequence[str],
+    folder: Folder,
+    grants: Grants,
+    pipes: list[int | None],
+    sandboxed: bool,
+) -> bytes:
     env = {"HOME": grants.home, **command.env}
     request: dict[str, Any] = {
+        "programs": [os.fsencode(program) for program in programs],
         "argv": [part.encode() for part in command.argv],
         "env": {name.encode(): os.fsencode(value) for name, value in env.items()},
         "cwd": os.fsencode(folder.path),

@@ -52,7 +52,7 @@ def grants(roots: Roots, call: Running) -> Grants:
     """
     try:
         workspace, home, scratch = (
-            roots.root(room, call.principal, call.capsule.id) for room in ("cwd", "home", "tmp")
+            roots.root(room, call.principal, call.capsule.storage_id) for room in ("cwd", "home", "tmp")
         )
     except HostError as error:
         raise HostError("unknown", "the folders of the caller cannot be opened", detail=error.detail) from error
@@ -74,7 +74,7 @@ def working_folder(roots: Roots, call: Running, path: str | None) -> Folder:
         )
     try:
         named = place(path or "cwd://")
-        root = roots.root(named.room, call.principal, call.capsule.id)
+        root = roots.root(named.room, call.principal, call.capsule.storage_id)
         return walk(root, named.segments, _folder)
     except HostError as error:
         case = _CASES.get(error.case, "invalid-input")
@@ -104,7 +104,7 @@ def check_injection(path: str, roots: Roots, call: Running, allowed: Grants) -> 
         if below != path:
             segments = tuple(below.split("/"))
             try:
-                found = walk(roots.root(room, call.principal, call.capsule.id), segments, _file)
+                found = walk(roots.root(room, call.principal, call.capsule.storage_id), segments, _file)
             except HostError:
                 found = None
             if found == segments:

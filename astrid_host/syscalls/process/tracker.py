@@ -64,7 +64,8 @@ class Tracker:
         self._background = background
         self._roots = roots
         usual = (platformdirs.user_data_dir(APPLICATION), platformdirs.user_cache_dir(APPLICATION))
-        self._spawner = Spawner(sandboxed, [*map(Path, usual), *(() if private is None else (private,))])
+        own = [*map(Path, usual), *(() if private is None else (private,))]
+        self._spawner = Spawner(sandboxed, own, lambda: roots.trusted)
         self._children: dict[str, Child] = {}
 
     def close(self) -> None:

@@ -250,6 +250,7 @@ async def open_host(
     workers: int | None = None,
     config: Mapping[str, Mapping[str, Any]] | None = None,
     allow_local: Sequence[str] = (),
+    proxy_from_env: bool = False,
     approvals: Policy | None = None,
     trust: Trust = False,
     strict: bool = False,
@@ -267,6 +268,7 @@ async def open_host(
         workers: threads that take over guests which compute for long, at least one; by default one for each core, 8 at most.
         config: what `get-config` answers in this run, by capsule and key, over what is stored.
         allow_local: private addresses that capsules with a fitting row may connect to, as `HOST:PORT`.
+        proxy_from_env: whether requests over HTTP go through the proxies that the environment names (HTTP_PROXY and the like).
         approvals: answers capsules' requests for approval in place of a person.
         trust: whether capsules that did not come with the host may have all that they ask for: True for all of them, folders
             that are such capsules or contain some, or a function, async or not, that gets a `TrustRequest` for each capsule
@@ -278,8 +280,8 @@ async def open_host(
 
     Raises:
         AstridError: the workspace is no folder, or lies in the state folder or the cache.
-        ValueError: fewer than one worker, the principal is no name for one, or one of `config`, `allow_local` and `limits`
-            cannot be used.
+        ValueError: fewer than one worker, the principal is no name for one, or one of `config`, `allow_local`, `limits` and a
+            proxy of the environment cannot be used.
         ManifestError: the state folder's `host.toml` cannot be used.
         LoadError: a folder does not exist; with `strict`, a capsule failed to load.
         StoreError: the databases cannot be opened.
@@ -384,6 +386,7 @@ async def open_host(
                     owner=principal,
                     wit=wit_folder(),
                     allow_local=allow_local,
+                    proxy_from_env=proxy_from_env,
                     policy=approvals,
                 )
                 stack.callback(functions.close)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from astrid_host.syscalls.addresses import Airlock
     from astrid_host.syscalls.approval import Policy
     from astrid_host.syscalls.http import Http
+    from astrid_host.syscalls.http.proxies import Proxies
     from astrid_host.syscalls.interface import Running
     from astrid_host.syscalls.io import Background
     from astrid_host.syscalls.process import Tracker
@@ -57,10 +58,11 @@ class HostFunctions:
         owner: the host's principal.
         wit: the folder of the WIT packages.
         allow_local: private addresses that may be connected to, as `HOST:PORT`.
+        proxy_from_env: whether requests over HTTP go through the proxies that the environment names.
         policy: answers requests for approval in place of a person.
 
     Raises:
-        ValueError: a row of `allow_local` is no `HOST:PORT`.
+        ValueError: a row of `allow_local` is no `HOST:PORT`, or a proxy of the environment cannot be used.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class HostFunctions:
         owner: str,
         wit: Path,
         allow_local: Sequence[str] = (),
+        proxy_from_env: bool = False,
         policy: Policy | None = None,
     ) -> None:
         self._bus = bus
@@ -92,6 +95,11 @@ class HostFunctions:
         self._wit = wit
         self._allow_local = tuple(allow_local)
         self._policy = policy
+        self._proxies: Proxies | None = None
+        if proxy_from_env:
+            from astrid_host.syscalls.http.proxies import Proxies
+
+            self._proxies = Proxies.of_environment()
         self._threads = Threads()
         self._doorways = Doorways(private, owner)
         configuration.answer(SOCKET_PATH, self._doorways.told)
@@ -158,7 +166,7 @@ class HostFunctions:
     def _client(self) -> Http:
         from astrid_host.syscalls.http import Http
 
-        return Http(self._airlock, self._background)
+        return Http(self._airlock, self._background, self._proxies)
 
     @cached_property
     def uplinks(self) -> Uplinks:

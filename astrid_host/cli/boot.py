@@ -41,6 +41,7 @@ class Boot:
     debug: bool
     allow_local: tuple[str, ...] = ()
     config: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+    proxy_from_env: bool = False
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     def places(self) -> list[Path]:
@@ -102,7 +103,7 @@ def told(debug: bool) -> Generator[None]:
             raise _nobody_reads() from None
         if debug:
             raise
-        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config", "limits")):
+        if isinstance(found, ValueError) and str(found).startswith(("allow_local", "config", "limits", "proxy")):
             fail(str(found), USAGE)
         if isinstance(found, OSError) and found.strerror and found.filename:
             fail(f"{os.fsdecode(found.filename)}: {found.strerror}", HOST_FAILURE)
@@ -162,6 +163,7 @@ def run_with_host(
                 principal=boot.principal,
                 config=boot.config(),
                 allow_local=boot.allow_local,
+                proxy_from_env=boot.proxy_from_env,
                 approvals=approvals,
                 trust=trust,
                 limits=boot.limits,

@@ -34,6 +34,7 @@ def call(
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
     allow_local: options.AllowLocal = None,
+    proxy_from_env: options.ProxyFromEnv = False,
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
@@ -64,7 +65,10 @@ def call(
                 sys.stderr.write(f"astrid-host: {_complete(line, options)}\n")
         return SAID_NO if done.result.is_error else 0
 
-    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    local = tuple(allow_local or ())
+    boot = Boot(
+        capsules or [], no_bundled, workspace, state_dir, principal, debug, local, proxy_from_env=proxy_from_env
+    )
     run_with_served(context, boot, body)
 
 

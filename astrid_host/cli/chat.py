@@ -52,6 +52,7 @@ def chat(
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
     allow_local: options.AllowLocal = None,
+    proxy_from_env: options.ProxyFromEnv = False,
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
@@ -86,7 +87,10 @@ def chat(
         if once is None and keyboard.is_terminal:
             sys.stderr.write(f"session {printable(session_id)}: Ctrl-C ends a turn, Ctrl-D leaves\n")
         with keyboard.kept():
-            return await _converse(talk, screen, keyboard, once, timeout)
+            code = await _converse(talk, screen, keyboard, once, timeout)
+        if code == SAID_NO and not proxy_from_env:
+            _tell_of_proxies(screen)
+        return code
 
     boot = Boot(
         capsules or [],
@@ -97,6 +101,7 @@ def chat(
         debug,
         (*(allow_local or ()), *local),
         lambda: provider_config(state_dir, principal, provider_url, model),
+        proxy_from_env,
     )
     run_with_served(context, boot, body)
 
@@ -143,6 +148,14 @@ async def _interrupt(
         left.append(128 + number if number != signal.SIGINT else 0 if at_prompt else INTERRUPTED)
         scope.cancel()
         return
+
+
+def _tell_of_proxies(screen: Screen) -> None:
+    """Say that proxies are not used: the turn may have failed for that."""
+    from astrid_host.syscalls.http.proxies import in_environment
+
+    if names := in_environment():
+        screen.note(f"{' and '.join(names)} of the environment is not used: --proxy-from-env asks servers through it")
 
 
 def _code(ended: Ended, screen: Screen, timeout: float) -> int:

@@ -38,6 +38,9 @@ AllowLocal: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--allow-local", metavar="HOST:PORT", help="A private address that capsules may reach. Repeatable."),
 ]
+ProxyFromEnv: TypeAlias = Annotated[
+    bool, typer.Option("--proxy-from-env", help="Ask servers through HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, but NO_PROXY.")
+]
 
 
 def _memory(given: str) -> int:

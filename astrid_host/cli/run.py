@@ -40,6 +40,7 @@ def run(
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
     allow_local: options.AllowLocal = None,
+    proxy_from_env: options.ProxyFromEnv = False,
     principal: options.Principal = "default",
     metrics: Metrics = None,
     memory: options.Memory = None,
@@ -57,7 +58,10 @@ def run(
 
     logs.set_up(log_format, logging.DEBUG if debug else logging.INFO)
 
-    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    local = tuple(allow_local or ())
+    boot = Boot(
+        capsules or [], no_bundled, workspace, state_dir, principal, debug, local, proxy_from_env=proxy_from_env
+    )
     boot = replace(boot, limits={} if memory is None else {"memory": memory})
     with told(debug):
         from astrid_host.control.places import locked

@@ -143,8 +143,8 @@ class TextScreen:
 
 
 class JsonScreen:
-    """For programs: `delta`, `tool_call`, `tool_result`, `approval`, and at the end of a turn `final`, with `cut` where it was cut
-    off."""
+    """For programs: `delta`, `tool_call`, `tool_result`, `approval`, and at the end of a turn `final`, with `cut` where it
+    was cut off."""
 
     def delta(self, text: str) -> None:
         _write({"delta": text})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from astrid_host.host import Host
     from astrid_host.payloads.outside import HostEvent, Tool
 
-BOOTING = ("capsules", "no_bundled", "workspace", "allow_local", "provider_url")
+BOOTING = ("capsules", "no_bundled", "workspace", "allow_local", "provider_url", "proxy_from_env")
 READY_S = 60.0
 LOOK_S = 0.05
 

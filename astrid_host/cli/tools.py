@@ -26,6 +26,7 @@ def tools(
     workspace: options.Workspace = Path(),
     state_dir: options.StateDir = None,
     allow_local: options.AllowLocal = None,
+    proxy_from_env: options.ProxyFromEnv = False,
     principal: options.Principal = "default",
     debug: options.Debug = False,
 ) -> None:
@@ -50,7 +51,10 @@ def tools(
         )
         return 0
 
-    boot = Boot(capsules or [], no_bundled, workspace, state_dir, principal, debug, tuple(allow_local or ()))
+    local = tuple(allow_local or ())
+    boot = Boot(
+        capsules or [], no_bundled, workspace, state_dir, principal, debug, local, proxy_from_env=proxy_from_env
+    )
     run_with_served(context, boot, body)
 
 

@@ -4,8 +4,8 @@
         ...  # server.url, server.asked
 
 A script is called with what was asked and with the reply to write. It sees all messages of the conversation, so one script
-can play all of a turn: `in_turn` answers request by request, `by_results` by how many results of tools there are. A request that the
-strictest of servers would refuse is refused, and fails the test at the end.
+can play all of a turn: `in_turn` answers request by request, `by_results` by how many results of tools there are. A
+request that the strictest of servers would refuse is refused, and fails the test at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the strictest of the servers that speak chat completions take, in one place: `fault` says why they refuse a request.
 
-Each rule is one that some server has: OpenAI and Azure of tool calls and their results, Mistral of the order of roles, llama.cpp's
-templates of turns that alternate, Gemini and Ollama of the types in schemas.
+Each rule is one that some server has: OpenAI and Azure of tool calls and their results, Mistral of the order of roles,
+llama.cpp's templates of turns that alternate, Gemini and Ollama of the types in schemas.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 TYPES = ("string", "number", "integer", "boolean", "array", "object")
 FORMATS = ("date-time", "int32", "int64", "float", "double")
-WORDS = {
-    "type", "description", "properties", "required", "items", "enum", "anyOf", "format", "minimum", "maximum", "minItems", "maxItems",
-}  # fmt: skip
+BOUNDS = {"minimum", "maximum", "minItems", "maxItems"}
+WORDS = {"type", "description", "properties", "required", "items", "enum", "anyOf", "format", *BOUNDS}
 
 
 def fault(body: Any) -> str | None:
@@ -28,7 +27,8 @@ def _faults(body: Any) -> Any:
     rest = messages[1:] if messages and messages[0]["role"] == "system" else messages
     if not rest or rest[0]["role"] != "user":
         yield "the first message is not the user's"
-    before, waiting = None, []
+    before: str | None = None
+    waiting: list[str] = []
     for message in rest:
         role, calls = message["role"], message.get("tool_calls")
         if role not in ("user", "assistant", "tool"):
@@ -96,7 +96,7 @@ def _schema(schema: Any) -> Any:
         return
     if set(schema) - WORDS:
         yield f"unknown words {sorted(set(schema) - WORDS)}"
-    if not ((schema.get("type") in TYPES) != ("anyOf" in schema)):
+    if (schema.get("type") in TYPES) == ("anyOf" in schema):
         yield f"no one type, and no alternatives: {schema}"
     if schema.get("format", FORMATS[0]) not in FORMATS:
         yield f"the format {schema['format']}"

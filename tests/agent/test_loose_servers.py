@@ -1,5 +1,5 @@
-"""Servers that speak chat completions loosely, as they are met: one odd field costs no answer, no two calls become one, an answer that
-was cut is told as that, and what a server needs back it gets. Each kind has many inputs, all in one host.
+"""Servers that speak chat completions loosely, as they are met: one odd field costs no answer, no two calls become one, an
+answer that was cut is told as that, and what a server needs back it gets. Each kind has many inputs, all in one host.
 """
 
 from __future__ import annotations
@@ -72,26 +72,36 @@ async def test_arguments_that_cannot_be_carried_go_back_to_the_model_and_the_ses
             talk.script(says("Here."))
             assert await talk.ask("and now?", name, seconds=20) == "Here.", name
         assert not talk.calls
-        for name, arguments in {"nothing": "", "null": "null", "spaces": " ", "an object": {}}.items():
-            talk.script(calling([call("note_list", arguments)]))
+        nothing: dict[str, Any] = {"nothing": "", "null": "null", "spaces": " ", "an object": {}}
+        for name, given in nothing.items():
+            talk.script(calling([call("note_list", given)]))
             assert await talk.ask("go", name, seconds=20) == "Done.", name
             assert talk.server.asked[-1].results == ["[]"], name
 
 
 # 2. Odd fields.
 
-HALVES = [raw('{"choices":[{"index":0,"delta":{"content":"%s"}}]}' % text) for text in ("hel\\ud83d", "\\ude00lo")]
+HALVES = [raw('{"choices":[{"delta":{"content":"' + text + '"}}]}') for text in ("hel\\ud83d", "\\ude00lo")]
 ODD: Mapping[str, list[bytes]] = {
     "usage with null counts": [HELLO, STOP, event({"choices": [], "usage": {"prompt_tokens": None}})],
     "usage with 3.0": [HELLO, STOP, event({"choices": [], "usage": {"prompt_tokens": 3.0, "completion_tokens": "4"}})],
     "usage as a list, choices null": [HELLO, STOP, event({"choices": None, "usage": []})],
     "usage negative": [HELLO, STOP, event({"choices": [], "usage": {"prompt_tokens": -1}})],
     "NaN logprobs": [raw('{"choices":[{"index":0,"delta":{"content":"hello"},"logprobs":NaN}]}'), STOP],
-    "an infinite number": [raw('{"choices":[{"delta":{"content":"hello"}}],"timings":{"a":-Infinity,"b":1e999}}'), STOP],
-    "200 levels beside it": [raw('{"x":' + "[" * 200 + "]" * 200 + ',"choices":[{"delta":{"content":"hello"}}]}'), STOP],
+    "an infinite number": [
+        raw('{"choices":[{"delta":{"content":"hello"}}],"timings":{"a":-Infinity,"b":1e999}}'),
+        STOP,
+    ],
+    "200 levels beside it": [
+        raw('{"x":' + "[" * 200 + "]" * 200 + ',"choices":[{"delta":{"content":"hello"}}]}'),
+        STOP,
+    ],
     "a control character": [raw('{"choices":[{"delta":{"content":"hello"},"x":"\t\x01"}]}'), STOP],
     "tool_calls [null]": [chunk(delta={"content": "hello", "tool_calls": [None]}), STOP],
-    "tool_calls {} and function_call null": [chunk(delta={"content": "hello", "tool_calls": [], "function_call": None}), STOP],
+    "tool_calls {} and function_call null": [
+        chunk(delta={"content": "hello", "tool_calls": [], "function_call": None}),
+        STOP,
+    ],
     "error ''": [event({"choices": [{"delta": {"content": "hello"}}], "error": ""}), STOP],
     "error {} and false": [event({"choices": [{"delta": {"content": "hello"}, "error": False}], "error": {}}), STOP],
     "both names of reasoning": [chunk(delta={"reasoning": "hm", "reasoning_content": "hm"}), HELLO, STOP],
@@ -99,20 +109,33 @@ ODD: Mapping[str, list[bytes]] = {
     "delta and message": [chunk(delta={"content": "hello"}, message={"role": "assistant", "content": "hello"}), STOP],
     "a whole message at the end": [HELLO, chunk(delta={}, message={"content": "hello"}, finish_reason="stop")],
     "message null": [chunk(delta={"content": "hello"}, message=None), STOP],
-    "content in parts": [chunk(delta={"content": [{"type": "text", "text": "hel"}, "lo", None, 7, {"type": "x"}]}), STOP],
+    "content in parts": [
+        chunk(delta={"content": [{"type": "text", "text": "hel"}, "lo", None, 7, {"type": "x"}]}),
+        STOP,
+    ],
     "an index that is text": [chunk(index="0", delta={"content": "hello"}), STOP],
-    "two choices": [event({"choices": [{"index": 1, "delta": {"content": "?"}}, {"index": 0.0, "delta": {"content": "hello"}}]}), STOP],
-    "a finish_reason in each chunk": [chunk(delta={"content": "hel"}, finish_reason="stop"), chunk(delta={"content": "lo"}, finish_reason="")],
+    "two choices": [
+        event({"choices": [{"index": 1, "delta": {"content": "?"}}, {"index": 0.0, "delta": {"content": "hello"}}]}),
+        STOP,
+    ],
+    "a finish_reason in each chunk": [
+        chunk(delta={"content": "hel"}, finish_reason="stop"),
+        chunk(delta={"content": "lo"}, finish_reason=""),
+    ],
     "a finish_reason of another type": [HELLO, chunk(delta={}, finish_reason={"type": "stop"}), STOP, STOP],
     "a mark, CRLF, no space, comments, event lines": [
-        "\ufeff: hi\r\nevent: message\r\nid: 1\r\ndata:".encode() + json.dumps(delta({"content": "hello"})).encode() + b"\r\n\r\n",
+        "\ufeff: hi\r\nevent: message\r\nid: 1\r\ndata:".encode()
+        + json.dumps(delta({"content": "hello"})).encode()
+        + b"\r\n\r\n",
         STOP,
     ],
     "carriage returns alone": [b"data: " + json.dumps(delta({"content": "hello"})).encode() + b"\r\r", STOP],
     "an event of several lines": [b'data: {"choices":\ndata: [{"delta":{"content":\ndata: "hello"}}]}\n\n', STOP],
     "events that are no JSON": [b"data: ping\n\n", HELLO, b"event: ping\ndata: <keepalive>\n\n", STOP],
-    "a body without events": [json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}, indent=1).encode()],
-}  # fmt: skip
+    "a body without events": [
+        json.dumps({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}, indent=1).encode()
+    ],
+}
 
 
 async def test_one_odd_field_costs_no_answer(tmp_path: Path) -> None:
@@ -155,13 +178,23 @@ PAIRS: Mapping[str, list[list[Any]]] = {
     "no index, no id": [[call(index=MISSING, id=MISSING), call("reverse_text", OTHER, index=None, id=MISSING)]],
     "index -1, ids as numbers": [[call(index=-1, id=7)], [call("reverse_text", OTHER, index=-1, id=8)]],
     "index as text": [[call(index="0", id="")], [call("reverse_text", OTHER, index="1", id="")]],
-    "name and id in each part": [[call(arguments='{"text"')], [call(arguments=':"a b"}')], [call("reverse_text", OTHER, index=1, id="d")]],
-    "a new id with each part": [[call(arguments="")], [{"index": 0, "id": "x", "function": {"arguments": TEXT}}], [call("reverse_text", OTHER, index=1, id="d")]],
-    "the parts mixed": [[call(arguments='{"text"'), call("reverse_text", "", index=1, id="d")],
-                        [{"index": 1, "function": {"arguments": OTHER}}, {"index": 0, "function": {"arguments": ':"a b"}'}}]],
+    "name and id in each part": [
+        [call(arguments='{"text"')],
+        [call(arguments=':"a b"}')],
+        [call("reverse_text", OTHER, index=1, id="d")],
+    ],
+    "a new id with each part": [
+        [call(arguments="")],
+        [{"index": 0, "id": "x", "function": {"arguments": TEXT}}],
+        [call("reverse_text", OTHER, index=1, id="d")],
+    ],
+    "the parts mixed": [
+        [call(arguments='{"text"'), call("reverse_text", "", index=1, id="d")],
+        [{"index": 1, "function": {"arguments": OTHER}}, {"index": 0, "function": {"arguments": ':"a b"}'}}],
+    ],
     "arguments as objects": [[call(arguments={"text": "a b"}), call("reverse_text", {"text": "c"}, index=1, id="d")]],
     "once more when it is whole": [[call()], [call()], [call("reverse_text", OTHER, index=1, id="d")]],
-}  # fmt: skip
+}
 
 
 async def test_no_two_calls_become_one(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Whatever stands where the loop keeps its turns, each prompt ends in one final answer, and its session goes on.
 
-Real states are taken from a loop at work, and planted for many sessions at once: cut at each place, changed at random, and as older
-versions wrote them.
+Real states are taken from a loop at work, and planted for many sessions at once: cut at each place, changed at random, and as
+older versions wrote them.
 """
 
 from __future__ import annotations
@@ -139,6 +139,7 @@ async def test_a_session_whose_state_was_broken_answers_the_next_prompt(tmp_path
             before = len(parties.finals(f"s{n}"))
             assert before >= 1
             parties.say("hi", f"s{n}")
-            await parties.until(lambda n=n, before=before: len(parties.finals(f"s{n}")) > before)
+            while len(parties.finals(f"s{n}")) == before:
+                await parties.tick()
             assert parties.finals(f"s{n}")[-1] == "Hello."
             parties.prompts["default", f"s{n}"] = before + 1

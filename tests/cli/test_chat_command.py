@@ -18,7 +18,20 @@ from typing import Any, TypeAlias
 
 import pytest
 import trio
-from openai_server import OpenAIServer, Script, by_results, calls, endless, openai_server, refuses, says, silent
+from openai_server import (
+    OpenAIServer,
+    Script,
+    by_results,
+    calls,
+    delta,
+    endless,
+    event,
+    openai_server,
+    refuses,
+    says,
+    sends,
+    silent,
+)
 from running_hosts import until_it_listens
 
 CHAT = [sys.executable, "-m", "astrid_host.cli", "chat"]
@@ -415,3 +428,20 @@ async def test_a_host_that_runs_has_the_key_of_its_environment(
 async def chat_config(surroundings: dict[str, str], *arguments: str) -> None:
     command = [sys.executable, "-m", "astrid_host.cli", "config", "set", *arguments]
     await trio.run_process(command, env=surroundings, capture_stdout=True)
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "error", "MAX_TOKENS"])
+async def test_the_last_line_says_how_an_answer_was_cut_off(chat: Chat, reason: str) -> None:
+    pieces = event(delta({"content": "First, delete all but"})), event(delta({}, reason)), b"data: [DONE]\n\n"
+    async with openai_server(sends(*pieces)) as server:
+        done = await chat("--once", "x", "--json", "--provider-url", server.url, "--model", "test")
+    cut = "length" if reason == "MAX_TOKENS" else reason
+    assert json.loads(done.stdout.splitlines()[-1]) == {"final": "First, delete all but", "cut": cut}
+    assert done.returncode == 0
+
+
+async def test_a_base_with_a_path_of_its_own_is_asked_there(chat: Chat) -> None:
+    async with openai_server(says("Hello.")) as server:
+        done = await chat("--once", "x", "--provider-url", f"{server.url}/api/paas/v4?key=1", "--model", "test")
+    assert done.stdout == b"Hello.\n"
+    assert "/api/paas/v4/chat/completions?key=1" in server.paths

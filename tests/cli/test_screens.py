@@ -96,3 +96,16 @@ def test_why_a_turn_failed_is_no_answer(capsys: pytest.CaptureFixture[str]) -> N
     assert (shown.out, shown.err) == ("I will\n", "LLM error: no\n")
     JsonScreen().final("LLM error: no", failed=True)
     assert capsys.readouterr().out == '{"final":"LLM error: no","error":true}\n'
+
+
+def test_an_answer_that_was_cut_off_is_told_as_that(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = TextScreen()
+    screen.delta("First, delete all files but")
+    screen.final("First, delete all files but", cut="length")
+    shown = capsys.readouterr()
+    assert shown.out == "First, delete all files but\n"
+    assert "the answer is not whole: it was cut off" in shown.err
+    JsonScreen().final("a", cut="content_filter")
+    JsonScreen().final("why", failed=True, cut="length")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ['{"final":"a","cut":"content_filter"}', '{"final":"why","error":true,"cut":"length"}']

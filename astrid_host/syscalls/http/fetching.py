@@ -24,6 +24,7 @@ from astrid_host.syscalls.http.requests import Headers, Request, Terms
 from astrid_host.syscalls.http.urls import Url, outline
 
 if TYPE_CHECKING:
+    from astrid_host.syscalls.http.proxies import Proxies, Proxy
     from astrid_host.syscalls.http.wire import Reply
 
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -42,10 +43,12 @@ class Client:
 
     Args:
         airlock: which addresses may be connected to.
+        proxies: through which requests go; None: all are sent directly.
     """
 
-    def __init__(self, airlock: Airlock) -> None:
+    def __init__(self, airlock: Airlock, proxies: Proxies | None = None) -> None:
         self.airlock = airlock
+        self.proxies = proxies
         self._ready = False
         self._tls: ssl.SSLContext | None = None
         self._decoding = trio.CapacityLimiter(DECODING)
@@ -133,16 +136,21 @@ class Fetch:
         request, terms = self._request, self.terms
         tls = await self._client.tls() if request.url.scheme == "https" else None
         connect_by = trio.current_time() + terms.connect_s
+        proxy = self._client.proxies.of(request.url) if self._client.proxies is not None else None
         with within(terms.connect_s, f"resolving {request.url.host}"):
-            addresses = await self._admit(request.url)
-        return await send(request, addresses, terms, tls, connect_by, self._body if request.uploads else None)
+            addresses = await self._admit(request.url, proxy)
+        body = self._body if request.uploads else None
+        return await send(request, addresses, terms, tls, connect_by, body, proxy)
 
-    async def _admit(self, url: Url) -> list[str]:
+    async def _admit(self, url: Url, proxy: Proxy | None) -> list[str]:
+        """The addresses to connect to. Behind a proxy a name need not resolve here; where it does, the airlock holds."""
         try:
             return await self._client.airlock.admit(url.host, url.port, self._capsule)
         except AddressRefused as refused:
             raise self._blocked(HostError("airlock-rejected", detail=str(refused))) from None
         except NameUnresolved as error:
+            if proxy is not None:
+                return []
             raise HostError("dns-error", detail=str(error)) from None
 
     def _next(self, reply: Reply, location: str) -> Request:

@@ -36,6 +36,7 @@ from astrid_host.syscalls.io import Background, Readiness
 
 if TYPE_CHECKING:
     from astrid_host.calls import Call
+    from astrid_host.syscalls.http.proxies import Proxies
 
 STREAMS = 4
 
@@ -82,10 +83,11 @@ class Http:
     Args:
         airlock: which addresses may be connected to.
         background: where requests go on while no guest waits for them.
+        proxies: through which requests go; None: all are sent directly.
     """
 
-    def __init__(self, airlock: Airlock, background: Background) -> None:
-        self._client = Client(airlock)
+    def __init__(self, airlock: Airlock, background: Background, proxies: Proxies | None = None) -> None:
+        self._client = Client(airlock, proxies)
         self._background = background
         self._lock = threading.Lock()
         self._open: dict[object, int] = {}  # exchanges by instance

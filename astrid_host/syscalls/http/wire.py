@@ -19,6 +19,7 @@ import trio
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.addresses import shown
+from astrid_host.syscalls.http.proxies import Proxy
 from astrid_host.syscalls.http.requests import Headers, Request, Terms
 from astrid_host.syscalls.http.urls import Url
 
@@ -123,6 +124,7 @@ async def send(
     tls: ssl.SSLContext | None,
     connect_by: float,
     body: Callable[[], AsyncIterator[bytes]] | None,
+    proxy: Proxy | None = None,
 ) -> Reply:
     """Connect, send a request and wait for the headers.
 
@@ -132,12 +134,13 @@ async def send(
         tls: for https; the certificate has to be for the name in the URL, whatever the address.
         connect_by: when the connection has to be there, by trio's clock.
         body: for an upload, gives what to send. The time for the headers begins when it is over.
+        proxy: what is connected to instead of the addresses: it passes the request on, or, for https, all bytes.
 
     Raises:
         HostError: as the module says, and `invalid-request` for what the protocol cannot send.
     """
     with within(connect_by - trio.current_time(), f"connecting to {request.url.authority}"):
-        line = await _connect(request.url, addresses, tls, terms.between_s)
+        line = await _connect(request.url, addresses, tls, terms.between_s, proxy)
     try:
         with within(terms.headers_s, f"waiting for the headers of {request.url.authority}") as patience:
             content: Any = request.body
@@ -145,7 +148,7 @@ async def send(
                 patience.deadline = float("inf")
                 content = _until_over(body(), patience, terms)
             with _named(line):
-                response = await _connection(request.url, line).handle_async_request(_raw(request, content))
+                response = await _connection(request.url, line).handle_async_request(_raw(request, content, proxy))
         if response.status == SWITCHING:
             raise HostError("protocol", "the server switches to another protocol")
         if len(response.headers) > HEADERS:
@@ -156,8 +159,13 @@ async def send(
         raise
 
 
-async def _connect(url: Url, addresses: Sequence[str], tls: ssl.SSLContext | None, between_s: float) -> Line:
-    stream: trio.abc.Stream = await _reach(url, addresses[:ADDRESSES])
+async def _connect(
+    url: Url, addresses: Sequence[str], tls: ssl.SSLContext | None, between_s: float, proxy: Proxy | None
+) -> Line:
+    if proxy is None:
+        stream: trio.abc.Stream = await _reach(url, addresses[:ADDRESSES])
+    else:
+        stream = await _through(url, proxy)
     if tls is None:
         return Line(stream, between_s)
     secured = trio.SSLStream(stream, tls, server_hostname=url.host, https_compatible=True)
@@ -186,6 +194,41 @@ async def _reach(url: Url, addresses: Sequence[str]) -> trio.SocketStream:
     raise HostError("connection-error", detail=f"{where} cannot be reached: {'; '.join(failures)}")
 
 
+async def _through(url: Url, proxy: Proxy) -> trio.SocketStream:
+    """A connection to a proxy; for https one that leads to the URL's host. What it says of itself is told."""
+    try:
+        stream = await trio.open_tcp_stream(proxy.host, proxy.port)
+    except OSError as error:
+        where = shown(proxy.host, proxy.port)
+        raise HostError("connection-error", detail=f"the proxy {where} cannot be reached: {error}") from None
+    try:
+        if url.scheme == "https":
+            await _open_tunnel(stream, url, proxy)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return stream
+
+
+async def _open_tunnel(stream: trio.SocketStream, url: Url, proxy: Proxy) -> None:
+    connection, target = h11.Connection(h11.CLIENT), shown(url.host, url.port)
+    request = h11.Request(method="CONNECT", target=target, headers=[("Host", target), *_to_proxy(proxy)])
+    try:
+        await stream.send_all(connection.send(request) or b"")
+        while (event := connection.next_event()) is h11.NEED_DATA or isinstance(event, h11.InformationalResponse):
+            if event is h11.NEED_DATA:
+                connection.receive_data(await stream.receive_some(HEAD_BYTES))
+    except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
+        raise HostError("connection-error", detail=f"the proxy does not lead to {target}: {_cause(error)}") from None
+    if not isinstance(event, h11.Response) or event.status_code // 100 != 2:
+        status = event.status_code if isinstance(event, h11.Response) else "no status"
+        raise HostError("connection-error", detail=f"the proxy does not lead to {target}: it answers with {status}")
+
+
+def _to_proxy(proxy: Proxy) -> list[tuple[str, str]]:
+    return [] if proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
+
+
 async def _until_over(body: AsyncIterator[bytes], patience: trio.CancelScope, terms: Terms) -> AsyncIterator[bytes]:
     """What a guest uploads. The time for the headers begins when it is over."""
     try:
@@ -204,11 +247,15 @@ def _connection(url: Url, line: Line) -> httpcore2.AsyncHTTP11Connection:
     return httpcore2.AsyncHTTP11Connection(httpcore2.Origin(url.scheme.encode(), url.host.encode(), url.port), line)
 
 
-def _raw(request: Request, content: Any) -> httpcore2.Request:
-    url = request.url
-    target = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.path)
-    headers = [(name.encode(), value.encode()) for name, value in request.headers]
-    return httpcore2.Request(request.method, target, headers=headers, content=content)
+def _raw(request: Request, content: Any, proxy: Proxy | None) -> httpcore2.Request:
+    """A request as it is written. One that a proxy passes on names all of its URL."""
+    url, headers = request.url, request.headers
+    path = url.path
+    if proxy is not None and url.scheme == "http":
+        path, headers = str(url), [*headers, *_to_proxy(proxy)]
+    target = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=path)
+    encoded = [(name.encode(), value.encode()) for name, value in headers]
+    return httpcore2.Request(request.method, target, headers=encoded, content=content)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ class Consent:
         asks = self.asks(manifest, bundled)
         if not asks and not self.is_bundled_name(manifest.package.name):
             return self._plain(read.folder, manifest, asks)
-        verdict = await trio.to_thread.run_sync(self._judge, read, manifest, asks)
+        verdict = await trio.to_thread.run_sync(self._judge, read, manifest, asks, abandon_on_cancel=True)
         request, files = verdict.refused, verdict.files
         if request is None or files is None or self._policy is None:
             return verdict

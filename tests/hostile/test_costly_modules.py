@@ -156,7 +156,7 @@ async def test_a_guard_is_never_late(tmp_path: Path) -> None:
     assert folder.is_dir()
     good(tmp_path)
     limits = {"start_secs": 0.001}
-    async with open_host([tmp_path], state_dir=":memory:", workspace=tmp_path, limits=limits) as host:
+    async with open_host([tmp_path], state_dir=":memory:", workspace=tmp_path, limits=limits, trust=True) as host:
         assert host.capsules["warden"].state == "ready"
 
 

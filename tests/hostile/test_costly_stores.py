@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astrid_host.errors import HostError, StoreError
-from astrid_host.stores import Full, KvStore, Stores
+from astrid_host.stores import Full, KvStore, Stores, storage_id
 from astrid_host.stores.database import FILE, Database
 from astrid_host.stores.schema import APPLICATION_ID, ROW_BYTES, STEPS
 from astrid_host.syscalls.auditing import Auditing
@@ -139,12 +139,13 @@ async def test_a_guest_that_fills_its_store_gets_quota_and_others_keep_writing(t
 
 
 async def test_removing_very_many_keys_lets_the_loop_run(tmp_path: Path) -> None:
+    namespace = f"default:capsule:{storage_id('bad', (tmp_path / 'capsules' / 'bad').resolve())}"
     with closing(Stores(tmp_path / "state")) as stores:
         database = stores.kv._database
         with database.transaction():
             for number in range(100_000):
-                stores.kv.set("default:capsule:bad", f"a{number}", b"x" * 200)
-            stores.kv.set("default:capsule:bad", "b", b"")
+                stores.kv.set(namespace, f"a{number}", b"x" * 200)
+            stores.kv.set(namespace, "b", b"")
     guest = Guest(CLEAR)
     guest.handles(f"(call $clear {guest.text('a')} (i32.const {RETURNED})) {guest.say('bad.said', '1')}")
     capsule(tmp_path / "capsules", "bad", guest, {"bad.ask": "act"}, ["bad.said"], limits={"timeout_secs": 60})
@@ -171,7 +172,7 @@ async def test_removing_very_many_keys_lets_the_loop_run(tmp_path: Path) -> None
         assert worst < 0.25
         await good_still_answers(host)
     with closing(Stores(tmp_path / "state")) as stores:
-        assert stores.kv.list_keys("default:capsule:bad") == ["b"]
+        assert stores.kv.list_keys(namespace) == ["b"]
 
 
 # Threads.

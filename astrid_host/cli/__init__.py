@@ -6,6 +6,7 @@ What is slow to import is imported when a command runs, so that `--help` answers
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from types import FrameType
@@ -17,6 +18,7 @@ def main() -> None:
     if sys.argv[1:2] == ["run"]:  # it leaves with 0, also before the host is there to listen for signals
         signal.signal(signal.SIGINT, _leave)
         signal.signal(signal.SIGTERM, _leave)
+    _open_standard_streams()
     from astrid_host.cli.app import app
     from astrid_host.cli.terminal import guard
 
@@ -25,6 +27,24 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign is no failure
     guard()
     app(prog_name="astrid-host")
+
+
+def _open_standard_streams() -> None:
+    """Open what the caller closed (a service, cron, `>&-`) as a place where nothing comes from and everything may go.
+
+    Before anything else is opened: a database or a socket that got the number 1 or 2 would receive what is printed.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115 - it lives as long as the process
+            setattr(sys, name, stream)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -77,7 +77,8 @@ def where(workspace: str, state_dir: Path | None) -> str:
 
 def fail(message: str, code: int) -> NoReturn:
     """Say what went wrong on stderr and leave."""
-    print(f"astrid-host: {message}", file=sys.stderr)  # noqa: T201 - the command line speaks
+    with suppress(OSError):  # where nobody can be told, the exit code still tells
+        print(f"astrid-host: {message}", file=sys.stderr, flush=True)  # noqa: T201 - the command line speaks
     raise typer.Exit(code)
 
 
@@ -88,8 +89,9 @@ def told(debug: bool) -> Generator[None]:
 
     try:
         yield
-        sys.stdout.flush()
+        _flush()
     except (typer.Exit, typer.Abort):
+        _flush()
         raise
     except BaseException as error:
         found = _first(error)
@@ -110,6 +112,17 @@ def told(debug: bool) -> Generator[None]:
         if isinstance(found, AstridError | OSError):
             fail(str(found), HOST_FAILURE)
         fail(f"{type(found).__name__}: {found} (a fault of the host; --debug shows where)", HOST_FAILURE)
+
+
+def _flush() -> None:
+    """What was printed is out, or it is said that it cannot be; a reader that is gone is nobody's fault."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise _nobody_reads() from None
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter tries again at its end
+        fail(f"what was to be printed cannot be written: {error.strerror or error}", HOST_FAILURE)
 
 
 def _nobody_reads() -> typer.Exit:

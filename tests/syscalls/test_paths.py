@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from astrid_host.errors import AstridError, HostError
 from astrid_host.syscalls import paths
 from astrid_host.syscalls.fs.walk import Stopped, walk
-from astrid_host.syscalls.paths import Place, Root, Roots, place
+from astrid_host.syscalls.paths import Root, Roots
+from astrid_host.syscalls.spellings import Place, place
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from astrid_host.errors import AstridError, HostError
-from astrid_host.syscalls.spellings import Names, Place, Room, below, names_of
+from astrid_host.syscalls.spellings import LINKS, SEGMENTS, Names, Place, Room, below, names_of
 from astrid_host.syscalls.spellings import place as read_place
 
-LINKS = 40
 HOMES, SCRATCH = "homes", "scratch"  # in the state folder
 OPEN_ROOTS = 256  # descriptors of homes and scratch folders that are kept
 CAPSULES_VIEW = (".local", "capsules")  # below a home: the loaded capsules, read-only
@@ -66,7 +65,23 @@ class Root:
 
     def inside(self, target: str) -> list[str] | None:
         """What an absolute link says, as segments below this root; None when it leads elsewhere."""
-        return below(target, self.names)
+        inside = below(target, self.names)
+        return self._by_another_name(target) if inside is None else inside
+
+    def _by_another_name(self, target: str) -> list[str] | None:
+        """The same for a path that comes to this root through links. It is only asked where the root's name ends in it: what
+        follows is walked from the root."""
+        here = inode_of(os.fstat(self.fd))
+        parts = [part for part in target.split("/") if part not in ("", ".")]
+        at = ""
+        for depth, part in enumerate(parts[:SEGMENTS], 1):
+            at = f"{at}/{part}"
+            try:
+                if inode_of(os.stat(at)) == here:
+                    return parts[depth:]
+            except (OSError, ValueError):
+                return None
+        return None
 
 
 class Roots:

@@ -24,14 +24,11 @@ from astrid_host.syscalls.spellings import Place, place
     ("path", "spelling"),
     [
         ("a/b", "cwd://a/b"),
-        ("/a/b", "cwd://a/b"),
-        ("/etc/passwd", "cwd://etc/passwd"),
         ("cwd://a/b", "cwd://a/b"),
         ("cwd:///a//b/", "cwd://a/b"),
         ("cwd://", "cwd://"),
         (".", "cwd://"),
         ("./", "cwd://"),
-        ("/", "cwd://"),
         ("", "cwd://"),
         ("./src/./x", "cwd://src/x"),
         ("home://x", "home://x"),
@@ -43,7 +40,6 @@ from astrid_host.syscalls.spellings import Place, place
         ("//tmp/./a", "/tmp/a"),
         ("tmp/a", "cwd://tmp/a"),
         ("cwd:///tmp/a", "cwd://tmp/a"),
-        ("/tmpfile", "cwd://tmpfile"),
         ("workspace://x", "cwd://workspace:/x"),
         ("HOME://x", "cwd://HOME:/x"),
         ("...", "cwd://..."),
@@ -77,7 +73,8 @@ def test_what_no_file_system_would_take_is_an_invalid_path(path: str) -> None:
 
 @given(st.text(st.sampled_from("./\\:ahomecwdtp \0\u2024\uff0f"), max_size=24))
 def test_every_text_is_a_place_or_a_typed_error(path: str) -> None:
-    if "\0" in path or ".." in path.split("/"):
+    escapes = path.startswith("/") and [part for part in path.split("/") if part not in ("", ".")][:1] != ["tmp"]
+    if "\0" in path or ".." in path.split("/") or escapes:
         with pytest.raises(HostError) as caught:
             place(path)
         assert caught.value.case in ("boundary-escape", "invalid-path")

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Collection
 
 from astrid_host.errors import HostError
+from astrid_host.syscalls.fs.forms import readable
 from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.walk import is_link
 from astrid_host.syscalls.paths import Inode, inode_of
@@ -102,11 +103,6 @@ class Listing:
 
     def close(self) -> None:
         self._entries.close()
-
-
-def readable(name: str) -> str:
-    """A name or path of the system as text."""
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def remove_folder(fd: int, name: str, check: Callable[[], object], hidden: Collection[Inode] = ()) -> int:

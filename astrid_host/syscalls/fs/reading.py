@@ -14,14 +14,14 @@ import trio
 
 from astrid_host.errors import HostError
 from astrid_host.syscalls.fs.content import check_size, open_file, read_all
-from astrid_host.syscalls.fs.folders import ENTRIES, Listing, open_folder, readable
+from astrid_host.syscalls.fs.folders import ENTRIES, Listing, open_folder
+from astrid_host.syscalls.fs.forms import readable
 from astrid_host.syscalls.fs.gated import READ, SHORT_BYTES, Gated
 from astrid_host.syscalls.fs.status import SHOWN_FOLDER, FileStat, file_stat
 from astrid_host.syscalls.fs.walk import Segments, is_link
 from astrid_host.syscalls.interface import Running, syscall
 from astrid_host.syscalls.paths import refused
 from astrid_host.syscalls.spellings import Place
-
 
 SHORT_NAMES = 1024  # so many names are read without a thread
 
@@ -55,7 +55,11 @@ class Reading(Gated):
         """The names in a folder, sorted, without `.` and `..`. `not-directory`, and `too-large` for more than 65,536, or 4
         MiB of them. Bytes that are not UTF-8 become U+FFFD. A long list is read on a thread; cancelled, it ends within a
         thousand names."""
-        found = self.reach(call, path, READ, lambda fd, name, _at: open_folder(fd, name), lambda shown, _at: shown)
+
+        def opened(fd: int, name: str, _at: Segments) -> int | list[str] | None:
+            return open_folder(fd, name)
+
+        found = self.reach(call, path, READ, opened, lambda shown, _at: shown)
         if isinstance(found, list):
             return found
         try:
@@ -67,7 +71,7 @@ class Reading(Gated):
                     listing.read(ENTRIES + 1, trio.from_thread.check_cancelled)
                     return listing.sorted()
 
-                return await self.aside(rest)
+                return await self.aside(call, rest)
         except OSError as error:
             raise refused(error) from error
         finally:

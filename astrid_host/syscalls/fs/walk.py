@@ -1,26 +1,25 @@
 """Going to a path below a root, one component at a time, each opened below the descriptor of the one before.
 
 No component is opened through a link: links are read and followed here, so what is reached stays below the root whatever
-happens to the tree meanwhile. A name that is
-there in another form of Unicode only is taken for the one that was given. Folders that the root hides are not entered, by whatever name, and a walk that is to write does
-not go to what the root keeps. Who acts on what was reached
-does so by descriptor and name too, never by a whole path. (Astrid, fs: paths.) What goes wrong is a `HostError` with a case
-of astrid:fs, or `Elsewhere` for a place that is not in the tree.
+happens to the tree meanwhile. A name that is there in another form only is taken for the one that was given. Folders that the
+root hides are not entered, by whatever name, and a walk that is to write does not go to what the root keeps. Who acts on what
+was reached does so by descriptor and name too, never by a whole path. (Astrid, fs: paths.) What goes wrong is a `HostError`
+with a case of astrid:fs, or `Elsewhere` for a place that is not in the tree.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
 from astrid_host.errors import HostError
+from astrid_host.syscalls.fs.forms import in_its_form
 from astrid_host.syscalls.fs.status import status_of
-from astrid_host.syscalls.paths import FOLDER, LINKS, Root, inode_of, refused
+from astrid_host.syscalls.paths import FOLDER, Root, inode_of, refused
+from astrid_host.syscalls.spellings import LINKS
 
 STEPS = 2000  # folders that one walk opens: `..` in links begin again from the root
 
@@ -117,7 +116,7 @@ class _Walk:
                     self._up()
                     continue
                 if not name.isascii():
-                    name = _in_its_form(self.fd, name)
+                    name = in_its_form(self.fd, name)
                 here = (*self.done, name) if name != "." else tuple(self.done)
                 if here in self.root.closed:
                     raise _hidden()
@@ -222,26 +221,6 @@ def _folder(fd: int, name: str) -> int | None:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             return None
         raise
-
-
-def _in_its_form(fd: int, name: str) -> str:
-    """A name as it is in a folder: in the form that was given, else in the composed or the decomposed form of Unicode, as
-    other systems write the same text. A name that is there in no form stays as it was given.
-
-    Raises:
-        HostError: `unknown` when both other forms are there.
-    """
-    if status_of(fd, name) is not None:
-        return name
-    found = []
-    for form in dict.fromkeys((unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))):
-        with contextlib.suppress(OSError):  # a form that is too long is not there
-            if form != name and status_of(fd, form) is not None:
-                found.append(form)
-    if len(found) > 1:
-        detail = f"{name!r} is there twice, composed and decomposed, but not in the form that was given"
-        raise HostError("unknown", f"two files have the name {name}, in other forms of Unicode: list the folder", detail=detail)
-    return found[0] if found else name
 
 
 def _hidden() -> HostError:

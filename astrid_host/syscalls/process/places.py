@@ -66,8 +66,8 @@ def working_folder(roots: Roots, call: Running, path: str | None) -> Folder:
     """The folder that a `cwd` names: of the workspace, which it is relative to, or of `home://`.
 
     Raises:
-        HostError: `boundary-escape` for an absolute path that is not below the workspace, a `..`, and a link that leads out; `invalid-input` when no folder
-            is there.
+        HostError: `boundary-escape` for an absolute path that is not below the workspace, a `..`, and a link that leads out;
+            `invalid-input` when no folder is there.
     """
     try:
         named = roots.place(path or "cwd://")

@@ -25,16 +25,19 @@ fn place(text: &str, old: &str) -> Result<(usize, usize), usize> {
     }
     let (flat, flat_old) = (plain(text), plain(old));
     let places: Vec<usize> = occurrences(&flat, &flat_old).collect();
-    let within = |at: usize| (given(text, at), given(text, at + flat_old.len()));
     if let [at] = places[..] {
-        return Ok(within(at));
+        return Ok((given(text, at), given(text, at + flat_old.len())));
     }
-    let exact: Vec<(usize, usize)> =
-        places.iter().map(|at| within(*at)).filter(|(start, end)| &text[*start..*end] == old).collect();
-    match exact[..] {
-        [only] => Ok(only),
+    let mut exact =
+        occurrences(text, old).filter(|at| !is_within_crlf(text, *at) && !is_within_crlf(text, at + old.len()));
+    match (exact.next(), exact.next()) {
+        (Some(at), None) => Ok((at, at + old.len())),
         _ => Err(places.len()),
     }
+}
+
+fn is_within_crlf(text: &str, at: usize) -> bool {
+    text[..at].ends_with('\r') && text[at..].starts_with('\n')
 }
 
 /// A text with LF at the end of each line.
@@ -115,6 +118,7 @@ mod tests {
         assert_eq!(replace_once("a\r\nb\nc\n", "b", "1\n2"), Ok("a\r\n1\n2\nc\n".into()));
         assert_eq!(replace_once("a\r\nb", "b", "1\n2"), Ok("a\r\n1\r\n2".into()));
         assert_eq!(replace_once("x\r\ny\nx\ny\n", "x\ny", "z"), Ok("x\r\ny\nz\n".into()));
+        assert_eq!(replace_once("x\r\ny\nx\ny\n", "\ny", "z"), Ok("x\r\ny\nxz\n".into()));
         assert_eq!(replace_once("10%\r20%\nend\n", "end", "1\n2"), Ok("10%\r20%\n1\n2\n".into()));
     }
 

@@ -14,6 +14,7 @@ impl FsError {
         let text = error.to_string();
         Self(match case(&text) {
             "NotFound" => format!("There is no {kind} {path:?} in the workspace."),
+            "CapabilityDenied" if is_absolute(path) => outside(path, &workspace()),
             "CapabilityDenied" => format!("{path:?} may not be read: only the workspace may."),
             "Access" => format!("The {kind} {path:?} cannot be read: the operating system refuses it."),
             "TooLarge" if kind == "folder" => {
@@ -32,6 +33,7 @@ impl FsError {
             "NotFound" => {
                 format!("The folder of {path:?} is not there, or not any more: make it with create_directory.")
             }
+            "CapabilityDenied" if is_absolute(path) => outside(path, &workspace()),
             "CapabilityDenied" => format!("{path:?} may not be changed: only the workspace may."),
             "Access" => format!("The operating system refuses to {done} {path:?}."),
             "AlreadyExists" => format!("{path:?} is there already."),

@@ -1,8 +1,8 @@
 """Who has computed little of late: their calls go before those of busy principals while many wait.
 
 In order of arrival, one principal's call with ten steps waits ten times behind everybody else's. What each principal's guests
-computed in the last one to two seconds is counted while there is a crowd; who had less than the mean goes first, until he has
-had as much, so nobody waits for ever. The host's lock is held.
+computed in the last one to two seconds is counted while there is a crowd. Who had less than two thirds of the mean goes first,
+until he has had as much, so nobody waits for ever. The host's lock is held.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 
 CROWD = 16  # sources that wait: below it the order of arrival does
 WINDOW_S = 1.0
+FEW = 1.5  # so many times what somebody had is less than the mean, if it was little
 
 
 class Shares:
@@ -35,10 +36,10 @@ class Shares:
         self._total += seconds
 
     def has_had_little(self, principal: str | None) -> bool:
-        """Whether they have had less than the mean."""
+        """Whether they have had less than two thirds of the mean."""
         self._turn_over()
         had = self._spent.get(principal, 0.0) + self._before.get(principal, 0.0)
-        return had * self._many < self._total + self._total_before
+        return FEW * had * self._many < self._total + self._total_before
 
     def _turn_over(self) -> None:
         now = time.monotonic()

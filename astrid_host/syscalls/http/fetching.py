@@ -183,15 +183,10 @@ class Fetch:
         return error
 
     def handed_on(self, reply: Reply) -> Headers:
-        """The headers as the guest gets them, each name once: those that no longer hold for a body that is unfolded here are left
-        out, and the values of a repeated one are joined, because guests' SDKs keep one value for each name (RFC 9110, 5.3)."""
-        undone = () if self._decoder(reply) is None else ("content-encoding", "content-length")
-        joined: dict[str, str] = {}
-        for name, value in reply.headers:
-            if name not in undone:
-                between = "\n" if name == "set-cookie" else ", "
-                joined[name] = f"{joined[name]}{between}{value}" if name in joined else value
-        return list(joined.items())
+        """The headers as the guest gets them: those that no longer hold for a body that is unfolded here are left out."""
+        if self._decoder(reply) is None:
+            return reply.headers
+        return [pair for pair in reply.headers if pair[0] not in ("content-encoding", "content-length")]
 
     def _decoder(self, reply: Reply) -> Decoder | None:
         encodings = [value for name, value in reply.headers if name == "content-encoding"]

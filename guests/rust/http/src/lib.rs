@@ -4,6 +4,7 @@ mod charset;
 mod cut;
 mod error;
 mod page;
+mod request;
 
 use std::collections::BTreeMap;
 
@@ -67,24 +68,17 @@ impl Http {
     /// of the body. For pages, ask for format text or markdown.
     #[astrid::tool("fetch_url")]
     fn fetch_url(&self, args: FetchUrl) -> Result<serde_json::Value, HttpError> {
-        let mut request = http::Request::new(&args.method, &args.url);
-        for (name, value) in &args.headers {
-            request = request.header(name, value);
-        }
-        if let Some(body) = args.body {
-            request = request.body(body);
-        }
-        let response = http::send(&request).map_err(|error| HttpError::new(&args.url, &error))?;
-        let headers = joined(response.headers().iter().map(|(name, value)| (&**name, &**value)));
+        let response = request::send(&args)?;
+        let headers = joined(response.headers.iter().map(|pair| (&*pair.key, &*pair.value)));
         let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let content_type = content_type.map_or("", |(_, value)| value.as_str());
-        let bytes = response.bytes();
+        let bytes = &*response.body;
         let room = SENT_BYTES.saturating_sub(sent(&serde_json::to_string(&headers)?));
         if is_binary(bytes, content_type) {
             let kind = Some(kind_of(content_type)).filter(|kind| !kind.is_empty()).unwrap_or_else(|| "no kind".into());
             let note = Some(format!("The body is no text: {} bytes of {kind}. It is left out.", bytes.len()));
             let truncated = !bytes.is_empty();
-            let fetched = Fetched { status: response.status(), headers, body: "", truncated, charset: None, note };
+            let fetched = Fetched { status: response.status, headers, body: "", truncated, charset: None, note };
             return Ok(serde_json::to_value(fetched)?);
         }
         let decoded = decode(bytes, content_type);
@@ -100,7 +94,7 @@ impl Http {
         let body = cut(&text, BODY_BYTES, room);
         let truncated = body.len() < text.len();
         let charset = (decoded.charset != "UTF-8").then_some(decoded.charset);
-        Ok(serde_json::to_value(Fetched { status: response.status(), headers, body, truncated, charset, note })?)
+        Ok(serde_json::to_value(Fetched { status: response.status, headers, body, truncated, charset, note })?)
     }
 }
 

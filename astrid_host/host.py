@@ -11,10 +11,10 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import trio
@@ -26,7 +26,7 @@ from astrid_host.bus import Backlog, Bus, Receiver, Subscription
 from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Replacing, RunLoops, Trust, trusted_in
 from astrid_host.dispatch import Dispatcher
-from astrid_host.engine import Bounds, Engine, Instances, Linker, trim
+from astrid_host.engine import Bounds, Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
@@ -41,6 +41,7 @@ from astrid_host.principals import check_principal
 from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
 from astrid_host.stores.redaction import redacted_logs
+from astrid_host.sweeping import sweep
 from astrid_host.syscalls.auditing import Auditing
 from astrid_host.syscalls.configuration import Configuration
 from astrid_host.syscalls.paths import Roots
@@ -58,10 +59,6 @@ log = logging.getLogger(__name__)
 MEMORY = ":memory:"
 OWN_FOLDER = ".astrid-host"  # in a state folder that is the workspace, too
 WORKERS = 8
-SWEEP_S = 10.0
-SWEPT_AT_ONCE = 64
-TRIMMED_FROM = 32  # so many instances that go are worth to have their memory given back to the system
-T = TypeVar("T")
 
 
 class Host:
@@ -404,7 +401,7 @@ async def open_host(
                 replacing = Replacing(registry, bus, run_loops, turns, nursery, gone, changed, announcing.seen)
                 methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)
-                nursery.start_soon(_sweep, instances, bus, registry)
+                nursery.start_soon(sweep, instances, bus, registry)
                 nursery.start_soon(announcing.run)
                 yield Host(bus, turns, registry, instances, functions, tools, replacing, methods, principal)
             finally:
@@ -433,33 +430,6 @@ def _tell_unknown(config: Mapping[str, object], registry: Registry) -> None:
     for name in config:
         if name not in registry.capsules:
             log.warning("config is given for the capsule %s, which was not found", name)
-
-
-def _batches(things: list[T]) -> Iterator[list[T]]:
-    return (things[at : at + SWEPT_AT_ONCE] for at in range(0, len(things), SWEPT_AT_ONCE))
-
-
-async def _sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
-    """Close instances that have been idle for a minute, and forget queues that were not used for as long; some at a time."""
-    while True:
-        await trio.sleep(SWEEP_S)
-        now = time.monotonic()
-        idle = instances.take_idle(now)
-        for batch in _batches(idle):
-            for instance in batch:
-                instance.close()
-            await trio.lowlevel.checkpoint()
-        if len(idle) >= TRIMMED_FROM:
-            idle.clear()
-            await trio.to_thread.run_sync(trim)
-        for capsule in list(registry.capsules.values()):
-            for principals in _batches(list(capsule.queues.by_principal)):
-                with bus.lock:
-                    capsule.queues.sweep(principals)
-                await trio.lowlevel.checkpoint()
-            with bus.lock:
-                capsule.queues.sweep_shared()
-                capsule.quarantine.sweep(now)
 
 
 def _in_memory(state_dir: str | os.PathLike[str] | None) -> bool:

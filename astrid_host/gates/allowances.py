@@ -3,8 +3,8 @@
 An allowance covers what begins with the words that were allowed, where the action that is asked for are words with which it
 begins as well; or one resource only. Neither covers a text in which a shell would find more than one command, or in which a
 person does not see each character as itself: with an operator, a line's end or an unclear character in it, every request is asked
-about anew. Texts are compared as they are: nothing is trimmed, cut, folded or unescaped, so what matches here is what runs. Everything
-is pure and has an answer for every text. (Astrid, approval: allowances.)
+about anew. Texts are compared as they are: nothing is trimmed, cut, folded or unescaped, so what matches here is what runs.
+Everything is pure and has an answer for every text. (Astrid, approval: allowances.)
 """
 
 from __future__ import annotations

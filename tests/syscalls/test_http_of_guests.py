@@ -130,7 +130,10 @@ async def fetch(server: Any, allowed: bool = True, **arguments: Any) -> tuple[bo
 async def test_the_tool_says_what_it_takes() -> None:
     async with open_host(TOOL, state_dir=":memory:") as host:
         (tool,) = await host.tools.describe()
-    assert (tool.name, sorted(tool.input_schema["properties"])) == ("fetch_url", ["body", "headers", "method", "url"])
+    assert (tool.name, sorted(tool.input_schema["properties"])) == (
+        "fetch_url",
+        ["body", "format", "headers", "method", "url"],
+    )
     assert tool.input_schema["required"] == ["url"]
 
 

@@ -18,8 +18,8 @@ from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.walk import is_link
 from astrid_host.syscalls.paths import Inode, inode_of
 
-ENTRIES = 65_536  # of one listing
-NAMES_BYTES = 4 << 20  # of one listing
+ENTRIES = 16_384  # of one listing
+NAMES_BYTES = 1 << 20  # of one listing
 REMOVED = 1_000_000  # entries of one removal
 DEPTH = 64  # descriptors that one removal holds
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
@@ -83,7 +83,7 @@ class Listing:
             whether there may be more.
 
         Raises:
-            HostError: `too-large` for more than 65,536 names, or 4 MiB of them.
+            HostError: `too-large` for more than 16,384 names, or 1 MiB of them.
         """
         for count, entry in enumerate(itertools.islice(self._entries, most), 1):
             name = readable(entry.name)

@@ -52,14 +52,14 @@ class Reading(Gated):
 
     @syscall("fs-readdir", audited=lambda path: path)
     async def fs_readdir(self, call: Running, path: str) -> list[str]:
-        """The names in a folder, sorted, without `.` and `..`. `not-directory`, and `too-large` for more than 65,536, or 4
+        """The names in a folder, sorted, without `.` and `..`. `not-directory`, and `too-large` for more than 16,384, or 1
         MiB of them. Bytes that are not UTF-8 become U+FFFD. A long list is read on a thread; cancelled, it ends within a
         thousand names."""
 
         def opened(fd: int, name: str, _at: Segments) -> int | list[str] | None:
             return open_folder(fd, name)
 
-        found = self.reach(call, path, READ, opened, lambda shown, _at: shown)
+        found = self.reach(call, path, READ, opened, _names)
         if isinstance(found, list):
             return found
         try:
@@ -124,6 +124,10 @@ class Reading(Gated):
             return await self.aside(call, partial(read_all, file, size, path))
         finally:
             os.close(file)
+
+
+def _names(shown: list[str], _at: Segments) -> int | list[str]:
+    return shown
 
 
 def _go_on() -> None:

@@ -18,7 +18,7 @@ impl FsError {
             "CapabilityDenied" => format!("{path:?} may not be read: only the workspace may."),
             "Access" => format!("The {kind} {path:?} cannot be read: the operating system refuses it."),
             "TooLarge" if kind == "folder" => {
-                format!("The folder {path:?} has more entries than are listed at once: 65,536, or 4 MiB of names.")
+                format!("The folder {path:?} has more entries than are listed at once: 16,384, or 1 MiB of names.")
             }
             "TooLarge" => format!("The file {path:?} is larger than 10 MiB, and files are read as a whole."),
             case => of_both(case, path).unwrap_or_else(|| format!("The {kind} {path:?} cannot be read: {text}")),

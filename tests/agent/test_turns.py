@@ -43,6 +43,16 @@ async def test_a_text_is_streamed_and_then_given_as_the_final_answer(tmp_path: P
     assert {"word_count", "list_directory", "run_shell_command", "list_threads", "save_identity"} <= set(asked.tools)
 
 
+async def test_the_system_prompt_tells_the_working_directory_without_configuration(tmp_path: Path) -> None:
+    async with conversation(tmp_path, says("Hi.")) as talk:
+        assert await talk.ask("hi") == "Hi."
+    assert f"- Current working directory: {tmp_path.resolve()}" in str(talk.server.asked[0].messages[0]["content"])
+    config = {"react": {"workspace_root": "/elsewhere"}}
+    async with conversation(tmp_path, says("Hi."), config=config) as talk:
+        assert await talk.ask("hi") == "Hi."
+    assert "- Current working directory: /elsewhere" in str(talk.server.asked[0].messages[0]["content"])
+
+
 async def test_a_tool_is_called_and_its_result_goes_back_to_the_model(tmp_path: Path) -> None:
     async with conversation(tmp_path, by_results(calls(COUNT, before=["I ", "count."]), says("Three."))) as talk:
         assert await talk.ask("count") == "Three."

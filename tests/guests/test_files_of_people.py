@@ -45,7 +45,14 @@ async def test_every_name_of_a_file_in_the_workspace_is_that_file(work: Path, mo
     monkeypatch.setenv("HOME", str(work.parent))
     (work / "a b.txt").write_text("hello")
     url = f"{work}/a b.txt".replace(" ", "%20")
-    names = ["a b.txt", f"{work}/a b.txt", f"/{work}//./a b.txt", f"file://{url}", f"file://localhost{url}", f"file:{url}"]
+    names = [
+        "a b.txt",
+        f"{work}/a b.txt",
+        f"/{work}//./a b.txt",
+        f"file://{url}",
+        f"file://localhost{url}",
+        f"file:{url}",
+    ]
     async with asking(work) as ask:
         for name in [*names, f"FILE://{url}", "~/work/a b.txt"]:
             assert await ask("read_file", file_path=name) == (True, "hello"), name
@@ -72,7 +79,10 @@ async def test_another_absolute_path_is_refused_with_the_workspaces_place(work: 
             ):
                 well, said = await ask(tool, **arguments)
                 assert not well, (tool, path)
-                assert f"leads out of the workspace, which is {work}: name a place in it, relative to it" in said, (tool, path)
+                assert f"leads out of the workspace, which is {work}: name a place in it, relative to it" in said, (
+                    tool,
+                    path,
+                )
         for path in (f"{work}/../work2/f", "file://elsewhere/a.txt", f"file://{work}/%2e%2e/work2/f"):
             assert not (await ask("read_file", file_path=path))[0], path
     assert [path.name for path in work.iterdir()] == ["a.txt"]

@@ -185,7 +185,7 @@ class HostFunctions:
 
     def _sys(self) -> Iterable[Interface]:
         complete, redacted = (lambda: self._registry.complete), self._stores.secrets.redactor.whole
-        return (Sys(self._registry, self._configuration, complete, redacted),)
+        return (Sys(self._registry, self._configuration, complete, redacted, self._roots.workspace),)
 
     def _fs(self) -> Iterable[Interface]:
         from astrid_host.syscalls.fs import Fs, Views

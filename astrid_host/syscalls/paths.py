@@ -1,12 +1,8 @@
 """Where a guest's path leads: into one of three roots, and never out of it.
 
-    cwd://x, x, /x      the workspace
-    home://x            the principal's home
-    /tmp/x              a scratch folder of the principal and the capsule
-
-`.` segments and doubled slashes are dropped; `..` is refused. (Astrid, fs: paths.) A workspace may contain the folders in
-which the host keeps its own files: they are no part of `cwd://`. What the host itself runs or trusts, its program and its
-capsules, may lie there too: it is read as all else, and never written to or moved.
+How a path is read is told in `spellings`. (Astrid, fs: paths.) A workspace may contain the folders in which the host keeps
+its own files: they are no part of `cwd://`. What the host itself runs or trusts, its program and its capsules, may lie there
+too: it is read as all else, and never written to or moved.
 What goes wrong is a `HostError` with a case of astrid:fs.
 """
 
@@ -22,21 +18,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from astrid_host.errors import AstridError, HostError
+from astrid_host.syscalls.spellings import LINKS, SEGMENTS, Names, Place, Room, below, names_of
+from astrid_host.syscalls.spellings import place as read_place
 
-PATH_BYTES = 4096
-NAME_BYTES = 255
-SEGMENTS = 256
-LINKS = 40
 HOMES, SCRATCH = "homes", "scratch"  # in the state folder
 OPEN_ROOTS = 256  # descriptors of homes and scratch folders that are kept
 CAPSULES_VIEW = (".local", "capsules")  # below a home: the loaded capsules, read-only
 WIT_VIEW = ("wit",)  # below a home: the WIT packages, read-only
 HOME_FOLDERS = ((".config",), CAPSULES_VIEW, WIT_VIEW)
 
-Room: TypeAlias = Literal["cwd", "home", "tmp"]
 Inode: TypeAlias = tuple[int, int]  # a device, and a number on it
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -45,65 +38,22 @@ _CAPSULE = re.compile(r"[a-z0-9-]{1,128}(@[0-9a-f]{32})?")  # a storage id
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
-class Place(NamedTuple):
-    """A place as a guest names it: a root, and the segments below it."""
-
-    room: Room
-    segments: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Its one spelling, which manifest rows are compared with."""
-        below = "/".join(self.segments)
-        if self.room == "tmp":
-            return f"/tmp/{below}" if below else "/tmp"
-        return f"{self.room}://{below}"
-
-
-def place(path: str) -> Place:
-    """Read a guest's path.
-
-    Raises:
-        HostError: `boundary-escape` for a `..`; `invalid-path` for a NUL, more than 4,096 bytes, a name of more than
-            255, or more than 256 segments.
-    """
-    if "\0" in path:
-        raise HostError("invalid-path", detail="a path has no NUL characters")
-    if len(path) > PATH_BYTES or len(path.encode()) > PATH_BYTES:
-        raise HostError("invalid-path", detail=f"a path has at most {PATH_BYTES} bytes")
-    room: Room = "cwd"
-    if path.startswith("home://"):
-        room, below = "home", path[7:]
-    elif path.startswith("cwd://"):
-        below = path[6:]
-    else:
-        below = path
-    segments = [segment for segment in below.split("/") if segment not in ("", ".")]
-    if ".." in segments:
-        raise HostError("boundary-escape", detail=f"{path!r} has a `..`: name the place from its root instead")
-    if len(segments) > SEGMENTS or any(len(segment.encode()) > NAME_BYTES for segment in segments):
-        detail = f"a path has at most {SEGMENTS} segments of at most {NAME_BYTES} bytes each"
-        raise HostError("invalid-path", detail=detail)
-    if below is path and path.startswith("/") and segments[:1] == ["tmp"]:
-        room = "tmp"
-        del segments[0]
-    return Place(room, tuple(segments))
-
-
 class Root:
     """An open folder that paths are walked from. It is closed when nobody uses it any more.
 
     Args:
         path: where it is, links resolved; links that begin with it lead back into it.
         fd: its descriptor, which is closed with it.
+        names: further absolute paths of it, each as its segments; links that begin with one lead back into it too.
 
     `hidden` are folders that no walk enters by any name, and `closed` are their places below the root, which no walk goes
     to whatever is there. `kept` and `kept_places` are likewise what no walk goes to that is to write.
     """
 
-    __slots__ = ("_parts", "closed", "fd", "hidden", "kept", "kept_places")
+    __slots__ = ("closed", "fd", "hidden", "kept", "kept_places", "names")
 
-    def __init__(self, path: Path, fd: int) -> None:
-        self._parts = path.parts
+    def __init__(self, path: Path, fd: int, names: Names = ()) -> None:
+        self.names: Names = tuple(dict.fromkeys((path.parts[1:], *names)))
         self.fd = fd
         self.hidden: frozenset[Inode] = frozenset()
         self.closed: frozenset[tuple[str, ...]] = frozenset()
@@ -115,9 +65,23 @@ class Root:
 
     def inside(self, target: str) -> list[str] | None:
         """What an absolute link says, as segments below this root; None when it leads elsewhere."""
-        parts = tuple(part for part in target.split("/") if part not in ("", "."))
-        own = self._parts[1:]
-        return list(parts[len(own) :]) if parts[: len(own)] == own else None
+        inside = below(target, self.names)
+        return self._by_another_name(target) if inside is None else inside
+
+    def _by_another_name(self, target: str) -> list[str] | None:
+        """The same for a path that comes to this root through links. It is only asked where the root's name ends in it: what
+        follows is walked from the root."""
+        here = inode_of(os.fstat(self.fd))
+        parts = [part for part in target.split("/") if part not in ("", ".")]
+        at = ""
+        for depth, part in enumerate(parts[:SEGMENTS], 1):
+            at = f"{at}/{part}"
+            try:
+                if inode_of(os.stat(at)) == here:
+                    return parts[depth:]
+            except (OSError, ValueError):
+                return None
+        return None
 
 
 class Roots:
@@ -137,7 +101,7 @@ class Roots:
     def __init__(
         self, workspace: Path, state_dir: Path, hidden: Sequence[Path] = (), trusted: Sequence[Path] = ()
     ) -> None:
-        self._workspace = _opened(workspace, "workspace")
+        self._workspace = _opened(workspace, "workspace", names_of(workspace))
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -230,6 +194,19 @@ class Roots:
         if passed or any(place[: len(segments)] == segments for place in places):
             raise HostError("access", detail="the host keeps its own files below it: it stays where it is")
 
+    def place(self, path: str) -> Place:
+        """Read a guest's path. An absolute one is looked for below the workspace's names.
+
+        Raises:
+            HostError: as `spellings.place`.
+        """
+        return read_place(path, self._workspace.names)
+
+    @property
+    def workspace(self) -> str:
+        """The absolute path of the workspace, links resolved."""
+        return os.fsencode(self._real).decode("utf-8", "replace")
+
     def root(self, room: Room, principal: str, capsule: str) -> Root:
         """The root that a room of `Place` means to a capsule and principal; made when it is missing.
 
@@ -297,9 +274,9 @@ def _passed(path: Path) -> Iterator[Inode]:
             left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
 
-def _opened(path: Path, what: str) -> Root:
+def _opened(path: Path, what: str, names: Names = ()) -> Root:
     try:
-        return Root(Path(os.path.realpath(path)), os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        return Root(Path(os.path.realpath(path)), os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), names)
     except OSError as error:
         raise AstridError(f"the {what} {path} cannot be opened: {error.strerror}; give a folder that exists") from error
 

@@ -32,6 +32,7 @@ LOG_LINES_PER_S = 1000  # of one capsule
 LOG_CHARACTERS_PER_S = 1 << 20
 LOG_TAKES = 2 << 20
 SECRET = "secret"
+WORKSPACE_ROOT = "workspace_root"  # an [env] row of that name without a default has the workspace's place
 SOCKET_PATH = "ASTRID_SOCKET_PATH"  # the host's to say; an [env] row of that name is ignored
 
 TRACE = 5
@@ -106,6 +107,7 @@ class Sys(Interface):
         settings: what the operator set.
         complete: whether all capsules have been loaded, so that one that is not found is not there.
         redacted: takes secrets out of what capsules log, before it is cut and escaped.
+        workspace: the absolute path of the workspace, which a capsule is told that declares `workspace_root`.
     """
 
     wit = ("astrid:sys/host@1.0.0",)
@@ -116,11 +118,13 @@ class Sys(Interface):
         settings: Settings | None = None,
         complete: Callable[[], bool] = lambda: True,
         redacted: Callable[[str], str] = str,
+        workspace: str = "",
     ) -> None:
         self._capsules = capsules
         self._settings = settings or NoSettings()
         self._complete = complete
         self._redacted = redacted
+        self._workspace = workspace
         self._logs: dict[str, CapsuleLog] = {}
 
     @syscall("get-config")
@@ -133,7 +137,13 @@ class Sys(Interface):
             raise HostError("unknown", "the configuration cannot be read", detail=str(error)) from error
         if value is not None:
             return value or _empty(call.capsule.manifest, key)
-        return configured(call.capsule.manifest, key)
+        return configured(call.capsule.manifest, key) or self._by_default(call.capsule.manifest, key)
+
+    def _by_default(self, manifest: Manifest, key: str) -> str | None:
+        row = manifest.env.get(key)
+        if row is None or row.type == SECRET or key == SOCKET_PATH:
+            return None
+        return self._workspace if key == WORKSPACE_ROOT else ""
 
     @syscall("get-caller")
     def get_caller(self, call: Running) -> CallerContext:

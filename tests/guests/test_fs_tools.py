@@ -57,8 +57,8 @@ async def test_it_offers_eight_tools_and_says_which_of_them_change_something(wor
     assert {name: tuple(sorted(tool.input_schema["properties"])) for name, tool in tools.items()} == {
         "create_directory": ("dir_path",),
         "delete_file": ("file_path",),
-        "grep_search": ("dir_path", "pattern"),
-        "list_directory": ("dir_path",),
+        "grep_search": ("dir_path", "limit", "offset", "pattern"),
+        "list_directory": ("dir_path", "limit", "offset"),
         "move_file": ("destination_path", "source_path"),
         "read_file": ("end_line", "file_path", "start_line"),
         "replace_in_file": ("file_path", "new_string", "old_string"),
@@ -115,7 +115,7 @@ async def test_lines_are_found(work: Path) -> None:
     (work / "link").symlink_to("src")
     (work / "out").symlink_to("../outside")
     async with asking(work) as ask:
-        both = "src/a.txt:2:two\nsrc/deep/b.txt:1:two and two"
+        both = "binary:1:two\ufffd\nsrc/a.txt:2:two\nsrc/deep/b.txt:1:two and two"
         assert await ask("grep_search", pattern="two") == (True, both)
         assert await ask("grep_search", pattern="two", dir_path=".") == (True, both)
         assert await ask("grep_search", pattern="two", dir_path="src/deep/") == (True, "src/deep/b.txt:1:two and two")

@@ -14,7 +14,7 @@ import pytest
 from fs_guest import EVERYWHERE, FsGuest
 
 from astrid_host.errors import HostError
-from astrid_host.syscalls.fs import Datetime, Fs
+from astrid_host.syscalls.fs import Datetime, Fs, folders
 from astrid_host.syscalls.paths import Roots
 
 
@@ -35,8 +35,12 @@ ALL = pytest.mark.parametrize("name", READING)
 FOLLOWED = pytest.mark.parametrize("name", FOLLOWING)
 
 
-@pytest.mark.parametrize("path", ["src/a.txt", "/src/a.txt", "cwd://src/a.txt", "./src//a.txt", "cwd:///src/./a.txt"])
-def test_every_spelling_of_a_path_reads_the_same_file(guest: FsGuest, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    ["src/a.txt", "{}/src/a.txt", "file://{}/src/%61.txt", "cwd://src/a.txt", "./src//a.txt", "cwd:///src/./a.txt"],
+)
+def test_every_spelling_of_a_path_reads_the_same_file(guest: FsGuest, work: Path, path: str) -> None:
+    path = path.format(work)
     assert guest("read-file", path) == b"hello"
     assert guest("fs-exists", path)
     assert guest("fs-stat", path).size == 5
@@ -259,13 +263,18 @@ def test_a_name_that_is_not_utf8_is_listed_all_the_same(guest: FsGuest, work: Pa
     assert guest("fs-readdir", "src") == ["a.txt", "\ufffd.txt"]
 
 
-def test_a_folder_of_more_than_4096_entries_is_too_large(guest: FsGuest, work: Path) -> None:
+def test_a_folder_of_many_names_is_listed_and_one_of_too_many_is_too_large(guest: FsGuest, work: Path) -> None:
     (work / "many").mkdir()
-    for i in range(4096):
+    for i in range(5000):
         (work / "many" / str(i)).touch()
-    assert len(guest("fs-readdir", "many")) == 4096
-    (work / "many" / "one-more").touch()
-    assert guest.refused("fs-readdir", "many") == "too-large"
+    assert guest("fs-readdir", "many") == sorted(map(str, range(5000)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(folders, "ENTRIES", 4999)
+        assert guest.refused("fs-readdir", "many") == "too-large"
+        patched.setattr(folders, "ENTRIES", 5000)
+        assert len(guest("fs-readdir", "many")) == 5000
+        patched.setattr(folders, "NAMES_BYTES", 18_000)
+        assert guest.refused("fs-readdir", "many") == "too-large"
 
 
 def test_homes_belong_to_principals_and_scratch_to_principal_and_capsule(

@@ -71,17 +71,17 @@ def test_two_dots_and_links_that_lead_out_are_an_escape(guest: FsGuest, work: Pa
     assert tree(work.parent) == before
 
 
-def test_absolute_paths_are_below_the_workspace(guest: FsGuest, work: Path) -> None:
-    real = Path("/etc/hostname").exists()
-    assert guest.refused("write-file", "/etc/hostname", b"x") == "not-found"
-    guest("fs-mkdir", "/etc")
-    guest("write-file", "/etc/hostname", b"mine")
+def test_absolute_paths_below_the_workspace_are_its_files_and_others_are_refused(guest: FsGuest, work: Path) -> None:
+    guest("fs-mkdir", f"{work}/etc")
+    guest("write-file", f"{work}/etc/hostname", b"mine")
     guest("fs-append", "cwd:///etc/hostname", b"!")
-    guest("fs-rename", "/etc/hostname", "/name")
+    guest("fs-rename", f"file://{work}/etc/hostname", f"//{work}/./name")
     assert (work / "name").read_bytes() == b"mine!"
-    guest("fs-remove-dir-all", "/etc")
-    guest("fs-unlink", "/name")
-    assert Path("/etc/hostname").exists() == real
+    before = sorted(work.rglob("*"))
+    for path in ("/etc/hostname", "/name", "/", f"/x{work}/name", "file:///etc/hostname", f"file://host{work}/name"):
+        for name, more in (("write-file", [b"x"]), ("fs-mkdir-all", []), ("fs-unlink", []), ("read-file", [])):
+            assert guest.refused(name, path, *more) == "boundary-escape", (name, path)
+    assert sorted(work.rglob("*")) == before
 
 
 @ALL

@@ -16,21 +16,19 @@ from hypothesis import strategies as st
 from astrid_host.errors import AstridError, HostError
 from astrid_host.syscalls import paths
 from astrid_host.syscalls.fs.walk import Stopped, walk
-from astrid_host.syscalls.paths import Place, Root, Roots, place
+from astrid_host.syscalls.paths import Root, Roots
+from astrid_host.syscalls.spellings import Place, place
 
 
 @pytest.mark.parametrize(
     ("path", "spelling"),
     [
         ("a/b", "cwd://a/b"),
-        ("/a/b", "cwd://a/b"),
-        ("/etc/passwd", "cwd://etc/passwd"),
         ("cwd://a/b", "cwd://a/b"),
         ("cwd:///a//b/", "cwd://a/b"),
         ("cwd://", "cwd://"),
         (".", "cwd://"),
         ("./", "cwd://"),
-        ("/", "cwd://"),
         ("", "cwd://"),
         ("./src/./x", "cwd://src/x"),
         ("home://x", "home://x"),
@@ -42,7 +40,6 @@ from astrid_host.syscalls.paths import Place, Root, Roots, place
         ("//tmp/./a", "/tmp/a"),
         ("tmp/a", "cwd://tmp/a"),
         ("cwd:///tmp/a", "cwd://tmp/a"),
-        ("/tmpfile", "cwd://tmpfile"),
         ("workspace://x", "cwd://workspace:/x"),
         ("HOME://x", "cwd://HOME:/x"),
         ("...", "cwd://..."),
@@ -76,7 +73,8 @@ def test_what_no_file_system_would_take_is_an_invalid_path(path: str) -> None:
 
 @given(st.text(st.sampled_from("./\\:ahomecwdtp \0\u2024\uff0f"), max_size=24))
 def test_every_text_is_a_place_or_a_typed_error(path: str) -> None:
-    if "\0" in path or ".." in path.split("/"):
+    escapes = path.startswith("/") and [part for part in path.split("/") if part not in ("", ".")][:1] != ["tmp"]
+    if "\0" in path or ".." in path.split("/") or escapes:
         with pytest.raises(HostError) as caught:
             place(path)
         assert caught.value.case in ("boundary-escape", "invalid-path")

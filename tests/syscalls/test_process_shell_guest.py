@@ -128,6 +128,16 @@ async def test_a_command_that_fails_says_how(tmp_path: Path) -> None:
         assert content.startswith("Command failed (exit code 127): ")
 
 
+async def test_of_a_jobs_output_the_newest_lines_are_read_where_a_limit_is_given(tmp_path: Path) -> None:
+    async with shell(tmp_path) as (host, _):
+        write = "seq 5; printf 'a\\nb' >&2; touch done; sleep 86483"
+        assert await do(host, "spawn_background_process", command=write) == 1
+        assert await run(host, "until [ -e done ]; do sleep 0.01; done") == ("", False)
+        read = await do(host, "read_process_logs", id=1, limit=2.0)
+        assert read == "[3 lines were left out]\n4\n5\n[stderr]\na\nb\nIt is running."
+        assert await do(host, "read_process_logs", id=1, limit=2) == "It wrote nothing more. It is running."
+
+
 @pytest.mark.parametrize("character", ["x", '"', "\\x01", "\\\\"])
 async def test_output_without_end_fits_into_a_result(tmp_path: Path, character: str) -> None:
     async with shell(tmp_path) as (host, _):

@@ -13,11 +13,13 @@ import stat
 from collections.abc import Callable, Collection
 
 from astrid_host.errors import HostError
+from astrid_host.syscalls.fs.forms import readable
 from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.walk import is_link
 from astrid_host.syscalls.paths import Inode, inode_of
 
-ENTRIES = 4096  # of one listing
+ENTRIES = 65_536  # of one listing
+NAMES_BYTES = 4 << 20  # of one listing
 REMOVED = 1_000_000  # entries of one removal
 DEPTH = 64  # descriptors that one removal holds
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
@@ -44,33 +46,63 @@ def make_folder(fd: int, name: str) -> bool | None:
     return True
 
 
-def names(fd: int, name: str) -> list[str] | None:
-    """The names in a folder, sorted; None for a link. Bytes that are not UTF-8 become U+FFFD.
+def open_folder(fd: int, name: str) -> int | None:
+    """Open a folder to list it; the caller closes the descriptor. None for a link.
 
     Raises:
-        HostError: `not-directory`, and `too-large` for more than 4,096.
+        HostError: `not-directory`.
     """
     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
     if is_link(status):
         return None
     if not stat.S_ISDIR(status.st_mode):
         raise HostError("not-directory", detail=f"{name!r} is not a folder")
-    found: list[str] = []
-    folder = os.open(name, _LIST, dir_fd=fd)
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if len(found) == ENTRIES:
-                    raise HostError("too-large", detail=f"{name!r} has more than {ENTRIES} entries")
-                found.append(readable(entry.name))
-    finally:
-        os.close(folder)
-    return sorted(found)
+    return os.open(name, _LIST, dir_fd=fd)
 
 
-def readable(name: str) -> str:
-    """A name or path of the system as text."""
-    return os.fsencode(name).decode("utf-8", "replace")
+class Listing:
+    """The names in an open folder, read in parts. Bytes that are not UTF-8 become U+FFFD.
+
+    Args:
+        folder: its descriptor, which stays open.
+    """
+
+    def __init__(self, folder: int) -> None:
+        self._entries = os.scandir(folder)
+        self._bytes = 0
+        self.names: list[str] = []
+
+    def read(self, most: int, check: Callable[[], object]) -> bool:
+        """Read on. From any thread.
+
+        Args:
+            most: how many names.
+            check: called after each thousand; what it raises ends the reading.
+
+        Returns:
+            whether there may be more.
+
+        Raises:
+            HostError: `too-large` for more than 65,536 names, or 4 MiB of them.
+        """
+        for count, entry in enumerate(itertools.islice(self._entries, most), 1):
+            name = readable(entry.name)
+            self._bytes += len(name)
+            if len(self.names) == ENTRIES or self._bytes > NAMES_BYTES:
+                detail = f"a folder of more than {ENTRIES} entries, or {NAMES_BYTES} bytes of names, is not listed"
+                raise HostError("too-large", detail=detail)
+            self.names.append(name)
+            if count % 1024 == 0:
+                check()
+        return len(self.names) % most == 0 and bool(self.names)
+
+    def sorted(self) -> list[str]:
+        """What was read, sorted."""
+        self.names.sort()
+        return self.names
+
+    def close(self) -> None:
+        self._entries.close()
 
 
 def remove_folder(fd: int, name: str, check: Callable[[], object], hidden: Collection[Inode] = ()) -> int:

@@ -18,7 +18,8 @@ from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.views import Shown, Views
 from astrid_host.syscalls.fs.walk import Elsewhere, Segments, Stopped, walk
 from astrid_host.syscalls.interface import Interface, Running
-from astrid_host.syscalls.paths import Place, Room, Roots, place
+from astrid_host.syscalls.paths import Roots
+from astrid_host.syscalls.spellings import Place, Room
 from astrid_host.syscalls.threads import Threads
 
 SHORT_BYTES = 256 << 10  # so much is read or written without a thread: well below a millisecond
@@ -76,7 +77,7 @@ class Gated(Interface):
                 what the host itself runs or trusts, and what the walk finds: `not-found`, `not-directory`,
                 `boundary-escape` for a link that leads out.
         """
-        named = place(path)
+        named = self._roots.place(path)
         check = _checks(call.capsule.manifest, rights, named)
 
         def checked(fd: int, name: str, at: Segments) -> Found | None:

@@ -5,18 +5,25 @@ All but `read-file` are plain. `read-file` reads a short file at once and a long
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from functools import partial
 
+import trio
+
 from astrid_host.errors import HostError
 from astrid_host.syscalls.fs.content import check_size, open_file, read_all
-from astrid_host.syscalls.fs.folders import names, readable
+from astrid_host.syscalls.fs.folders import ENTRIES, Listing, open_folder
+from astrid_host.syscalls.fs.forms import readable
 from astrid_host.syscalls.fs.gated import READ, SHORT_BYTES, Gated
 from astrid_host.syscalls.fs.status import SHOWN_FOLDER, FileStat, file_stat
 from astrid_host.syscalls.fs.walk import Segments, is_link
 from astrid_host.syscalls.interface import Running, syscall
-from astrid_host.syscalls.paths import Place, place
+from astrid_host.syscalls.paths import refused
+from astrid_host.syscalls.spellings import Place
+
+SHORT_NAMES = 1024  # so many names are read without a thread
 
 
 class Reading(Gated):
@@ -44,16 +51,37 @@ class Reading(Gated):
         return self.reach(call, path, READ, _itself, _shown_folder)
 
     @syscall("fs-readdir", audited=lambda path: path)
-    def fs_readdir(self, call: Running, path: str) -> list[str]:
-        """The names in a folder, sorted, without `.` and `..`. `not-directory`, and `too-large` for more than 4,096.
-        Bytes that are not UTF-8 become U+FFFD."""
-        return self.reach(call, path, READ, lambda fd, name, _at: names(fd, name), lambda shown, _at: shown)
+    async def fs_readdir(self, call: Running, path: str) -> list[str]:
+        """The names in a folder, sorted, without `.` and `..`. `not-directory`, and `too-large` for more than 65,536, or 4
+        MiB of them. Bytes that are not UTF-8 become U+FFFD. A long list is read on a thread; cancelled, it ends within a
+        thousand names."""
+
+        def opened(fd: int, name: str, _at: Segments) -> int | list[str] | None:
+            return open_folder(fd, name)
+
+        found = self.reach(call, path, READ, opened, lambda shown, _at: shown)
+        if isinstance(found, list):
+            return found
+        try:
+            with contextlib.closing(Listing(found)) as listing:
+                if not listing.read(SHORT_NAMES, _go_on):
+                    return listing.sorted()
+
+                def rest() -> list[str]:
+                    listing.read(ENTRIES + 1, trio.from_thread.check_cancelled)
+                    return listing.sorted()
+
+                return await self.aside(call, rest)
+        except OSError as error:
+            raise refused(error) from error
+        finally:
+            os.close(found)
 
     @syscall("fs-canonicalize", audited=lambda path: path)
     def fs_canonicalize(self, call: Running, path: str) -> str:
         """The spelling of what is there, links followed: `cwd://…`, `home://…` or `/tmp/…`. Bytes that are not UTF-8
         become U+FFFD."""
-        room = place(path).room
+        room = self._roots.place(path).room
 
         def spelling(fd: int, name: str, at: Segments) -> str | None:
             return None if is_link(_status(fd, name)) else readable(str(Place(room, at)))
@@ -64,7 +92,7 @@ class Reading(Gated):
     def fs_read_link(self, call: Running, path: str) -> str:
         """Where a link leads, whether something is there or not, in the spelling of its root. `invalid-path` for what is
         no link, `boundary-escape` for a link out of its root: where on the host that is, is not told."""
-        named = place(path)
+        named = self._roots.place(path)
         root = self._roots.root(named.room, call.principal, call.capsule.storage_id)
 
         def target(fd: int, name: str, at: Segments) -> str:
@@ -96,6 +124,10 @@ class Reading(Gated):
             return await self.aside(call, partial(read_all, file, size, path))
         finally:
             os.close(file)
+
+
+def _go_on() -> None:
+    """What is short is not interrupted."""
 
 
 def _status(fd: int, name: str) -> os.stat_result:

@@ -1,10 +1,10 @@
 """Going to a path below a root, one component at a time, each opened below the descriptor of the one before.
 
 No component is opened through a link: links are read and followed here, so what is reached stays below the root whatever
-happens to the tree meanwhile. Folders that the root hides are not entered, by whatever name, and a walk that is to write does
-not go to what the root keeps. Who acts on what was reached
-does so by descriptor and name too, never by a whole path. (Astrid, fs: paths.) What goes wrong is a `HostError` with a case
-of astrid:fs, or `Elsewhere` for a place that is not in the tree.
+happens to the tree meanwhile. A name that is there in another form only is taken for the one that was given. Folders that the
+root hides are not entered, by whatever name, and a walk that is to write does not go to what the root keeps. Who acts on what
+was reached does so by descriptor and name too, never by a whole path. (Astrid, fs: paths.) What goes wrong is a `HostError`
+with a case of astrid:fs, or `Elsewhere` for a place that is not in the tree.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, TypeVar
 
 from astrid_host.errors import HostError
+from astrid_host.syscalls.fs.forms import in_its_form
 from astrid_host.syscalls.fs.status import status_of
-from astrid_host.syscalls.paths import FOLDER, LINKS, Root, inode_of, refused
+from astrid_host.syscalls.paths import FOLDER, Root, inode_of, refused
+from astrid_host.syscalls.spellings import LINKS
 
 STEPS = 2000  # folders that one walk opens: `..` in links begin again from the root
 
@@ -113,6 +115,8 @@ class _Walk:
                 if name == "..":
                     self._up()
                     continue
+                if not name.isascii():
+                    name = in_its_form(self.fd, name)
                 here = (*self.done, name) if name != "." else tuple(self.done)
                 if here in self.root.closed:
                     raise _hidden()

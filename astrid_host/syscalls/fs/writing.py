@@ -30,7 +30,8 @@ from astrid_host.syscalls.fs.gated import READ, SHORT_BYTES, WRITE, Gated, denie
 from astrid_host.syscalls.fs.status import status_of
 from astrid_host.syscalls.fs.walk import Segments
 from astrid_host.syscalls.interface import Running, syscall
-from astrid_host.syscalls.paths import Place, Room, place
+from astrid_host.syscalls.paths import Roots
+from astrid_host.syscalls.spellings import Place, Room
 
 
 class Writing(Gated):
@@ -105,7 +106,7 @@ class Writing(Gated):
     @syscall("fs-unlink", audited=lambda path: path)
     def fs_unlink(self, call: Running, path: str) -> None:
         """Remove a file, or a link itself. `is-directory`; `access` for a link that leads to the host's own files."""
-        room = place(path).room
+        room = self._roots.place(path).room
 
         def unlinked(fd: int, name: str, at: Segments) -> bool:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -122,7 +123,7 @@ class Writing(Gated):
         """Remove a folder and all in it, links themselves; says how many entries that were, the folder included.
         `not-directory`, also for a link; `access` for a root and for what has the host's own files in it; `too-large` after
         a million entries. Cancelled, it ends before the next entry, and what was removed until then is gone."""
-        room = place(path).room
+        room = self._roots.place(path).room
 
         def removed(fd: int, name: str, at: Segments) -> int:
             self.keep(room, at, fd, name)
@@ -137,7 +138,7 @@ class Writing(Gated):
         is not moved to where it may. `cross-vfs` from root to root; `not-empty`, `is-directory` and `not-directory` for what
         cannot be replaced; `invalid-path` for a folder that is to move into itself; `access` for a root and for what has the
         host's own files in it."""
-        room = _one_room(src, dst)
+        room = _one_room(self._roots, src, dst)
 
         def moved(fd: int, name: str, at: Segments) -> bool:
             self.keep(room, at, fd, name)
@@ -156,7 +157,7 @@ class Writing(Gated):
     def fs_hard_link(self, call: Running, src: str, link_path: str) -> None:
         """Give a file a second name in its root. Needs `fs_write` for both; what may not be read gets no name where it may.
         `cross-vfs` from root to root; `is-directory`; `access` for what is neither file nor folder; `already-exists`."""
-        room = _one_room(src, link_path)
+        room = _one_room(self._roots, src, link_path)
 
         def linked(fd: int, name: str, at: Segments) -> bool | None:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -191,8 +192,8 @@ def _check_content(content: bytes) -> None:
         raise HostError("too-large", detail=f"{len(content)} bytes; at most {FILE_BYTES} are written at once")
 
 
-def _one_room(src: str, dst: str) -> Room:
-    rooms = place(src).room, place(dst).room
+def _one_room(roots: Roots, src: str, dst: str) -> Room:
+    rooms = roots.place(src).room, roots.place(dst).room
     if rooms[0] != rooms[1]:
         raise HostError("cross-vfs", detail=f"{src!r} and {dst!r} are in different roots: copy it, then remove it")
     return rooms[0]

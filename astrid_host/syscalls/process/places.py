@@ -12,7 +12,8 @@ from astrid_host.errors import HostError
 from astrid_host.gates.process import may_use_network
 from astrid_host.syscalls.fs.walk import is_link, walk
 from astrid_host.syscalls.interface import Running
-from astrid_host.syscalls.paths import Place, Room, Roots, place
+from astrid_host.syscalls.paths import Roots
+from astrid_host.syscalls.spellings import Place, Room
 
 _PATH_OF = getattr(fcntl, "F_GETPATH", None)
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -65,15 +66,13 @@ def working_folder(roots: Roots, call: Running, path: str | None) -> Folder:
     """The folder that a `cwd` names: of the workspace, which it is relative to, or of `home://`.
 
     Raises:
-        HostError: `boundary-escape` for an absolute path, a `..`, and a link that leads out; `invalid-input` when no folder
-            is there.
+        HostError: `boundary-escape` for an absolute path that is not below the workspace, a `..`, and a link that leads out;
+            `invalid-input` when no folder is there.
     """
-    if path is not None and path.startswith("/"):
-        raise HostError(
-            "boundary-escape", detail=f"{path[:64]!r} is absolute: name a folder of the workspace, or home://…"
-        )
     try:
-        named = place(path or "cwd://")
+        named = roots.place(path or "cwd://")
+        if named.room == "tmp":
+            raise HostError("boundary-escape", detail="/tmp is no place to start in: name a folder of the workspace")
         root = roots.root(named.room, call.principal, call.capsule.storage_id)
         return walk(root, named.segments, _folder)
     except HostError as error:

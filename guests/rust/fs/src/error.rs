@@ -3,6 +3,7 @@
 use std::fmt;
 
 use astrid_sdk::SysError;
+use astrid_sdk::prelude::env;
 
 #[derive(Debug)]
 pub struct FsError(String);
@@ -13,9 +14,12 @@ impl FsError {
         let text = error.to_string();
         Self(match case(&text) {
             "NotFound" => format!("There is no {kind} {path:?} in the workspace."),
+            "CapabilityDenied" if is_absolute(path) => outside(path, &workspace()),
             "CapabilityDenied" => format!("{path:?} may not be read: only the workspace may."),
             "Access" => format!("The {kind} {path:?} cannot be read: the operating system refuses it."),
-            "TooLarge" if kind == "folder" => format!("The folder {path:?} has too many entries to be listed."),
+            "TooLarge" if kind == "folder" => {
+                format!("The folder {path:?} has more entries than are listed at once: 65,536, or 4 MiB of names.")
+            }
             "TooLarge" => format!("The file {path:?} is larger than 10 MiB, and files are read as a whole."),
             case => of_both(case, path).unwrap_or_else(|| format!("The {kind} {path:?} cannot be read: {text}")),
         })
@@ -29,6 +33,7 @@ impl FsError {
             "NotFound" => {
                 format!("The folder of {path:?} is not there, or not any more: make it with create_directory.")
             }
+            "CapabilityDenied" if is_absolute(path) => outside(path, &workspace()),
             "CapabilityDenied" => format!("{path:?} may not be changed: only the workspace may."),
             "Access" => format!("The operating system refuses to {done} {path:?}."),
             "AlreadyExists" => format!("{path:?} is there already."),
@@ -78,7 +83,7 @@ impl FsError {
 }
 
 /// The name of the host's error, such as `NotFound`.
-fn case(text: &str) -> &str {
+pub(crate) fn case(text: &str) -> &str {
     text.rsplit_once("ErrorCode::").map_or("", |(_, case)| case)
 }
 
@@ -86,10 +91,31 @@ fn of_both(case: &str, path: &str) -> Option<String> {
     Some(match case {
         "IsDirectory" => format!("{path:?} is a folder: use list_directory."),
         "NotDirectory" => format!("{path:?} is not a folder, or a part of it is not: use read_file for files."),
+        "BoundaryEscape" if is_absolute(path) => outside(path, &workspace()),
         "BoundaryEscape" => format!("{path:?} leads out of the workspace: name a place in it, without \"..\"."),
         "InvalidPath" => format!("{path:?} is not a path."),
         _ => return None,
     })
+}
+
+fn is_absolute(path: &str) -> bool {
+    path.starts_with('/')
+        || path == "~"
+        || path.starts_with("~/")
+        || path.get(..6).is_some_and(|begin| begin.eq_ignore_ascii_case("file:/"))
+}
+
+/// Where the workspace is, as the host says.
+fn workspace() -> String {
+    env::var("workspace_root").map(|root| root.trim_matches('"').to_owned()).unwrap_or_default()
+}
+
+fn outside(path: &str, workspace: &str) -> String {
+    let place = if workspace.is_empty() { String::new() } else { format!(", which is {workspace}") };
+    format!(
+        "{path:?} leads out of the workspace{place}: name a place in it, relative to it and without \"..\", such as \
+         \"src/main.py\"; \".\" is the workspace itself."
+    )
 }
 
 impl fmt::Display for FsError {
@@ -114,7 +140,7 @@ mod tests {
     fn the_hosts_errors_name_the_path_and_what_to_do() {
         assert_eq!(told("file", "ErrorCode::NotFound"), r#"There is no file "a/b" in the workspace."#);
         assert_eq!(told("file", "ErrorCode::IsDirectory"), r#""a/b" is a folder: use list_directory."#);
-        assert!(told("folder", "ErrorCode::TooLarge").contains("too many entries"));
+        assert!(told("folder", "ErrorCode::TooLarge").contains("more entries than"));
         let changing = |done, text| FsError::changing(done, "a/b", &error(text)).to_string();
         assert_eq!(changing("delete", "ErrorCode::NotFound"), r#"There is no file "a/b" in the workspace."#);
         assert!(changing("write", "ErrorCode::NotFound").contains("create_directory"));
@@ -127,6 +153,14 @@ mod tests {
         let expected = r#" "a/b" cannot be read: Host function call failed: ErrorCode::Unknown("disk on fire")"#;
         assert_eq!(told("file", text), format!("The file{expected}"));
         assert!(FsError::changing("move", "a/b", &error(text)).to_string().ends_with(text));
+    }
+
+    #[test]
+    fn a_path_elsewhere_is_told_where_the_workspace_is() {
+        assert!(is_absolute("/etc/passwd") && is_absolute("FILE:///etc") && !is_absolute("é/file:/x"));
+        let told = outside("/etc/passwd", "/home/me/project");
+        assert!(told.starts_with(r#""/etc/passwd" leads out of the workspace, which is /home/me/project: "#), "{told}");
+        assert!(outside("/etc", "").starts_with(r#""/etc" leads out of the workspace: "#));
     }
 
     #[test]

@@ -1,15 +1,20 @@
-//! Tools that read, search and change the workspace. Paths are relative to it; the host lets none lead out.
+//! Tools that read, search and change the workspace. Paths are relative to it, or its own place is their begin; the host lets
+//! none lead out.
 
+mod content;
+mod decode;
 mod edit;
 mod error;
 mod lines;
+mod listing;
+mod scan;
 mod search;
 
 use astrid_sdk::prelude::*;
 use error::FsError;
 use lines::{lines, sent_bytes};
 use schemars::JsonSchema;
-use search::{DEPTH, Found, inside};
+use search::{DEPTH, Found, MATCHES, MOST_MATCHES, Wanted, inside};
 use serde::Deserialize;
 
 /// The room for a text in a result: a message has at most 1 MiB, and the text is not all that is in it.
@@ -22,6 +27,12 @@ pub struct Fs;
 pub struct ListDirectory {
     /// The folder, relative to the workspace; "." is the workspace itself.
     dir_path: String,
+    /// How many names to return at most; 4096 by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    limit: Option<usize>,
+    /// How many names to leave out before them, to go on with a list that was cut.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    offset: Option<usize>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,7 +51,7 @@ pub struct ReadFile {
 pub struct WriteFile {
     /// The file, relative to the workspace. Its folder has to be there.
     file_path: String,
-    /// All that is to be in the file.
+    /// All that is to be in the file, written as it is: also its line ends, whatever they were before.
     content: String,
 }
 
@@ -48,9 +59,9 @@ pub struct WriteFile {
 pub struct ReplaceInFile {
     /// The file, relative to the workspace.
     file_path: String,
-    /// The text to replace, exactly as it is in the file, where it has to be once.
+    /// The text to replace, exactly as it is in the file, where it has to be once. Only its line ends may be others.
     old_string: String,
-    /// The text to put in its place; may be empty.
+    /// The text to put in its place; may be empty. Its line ends become those of the file.
     new_string: String,
 }
 
@@ -60,6 +71,12 @@ pub struct GrepSearch {
     dir_path: Option<String>,
     /// The text to search for, within one line and as it is: no wildcards, no regular expressions.
     pattern: String,
+    /// How many matches to return at most; 500 by default, 5000 at most.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    limit: Option<usize>,
+    /// How many matches to leave out before them, to go on with a search that was cut.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    offset: Option<usize>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -85,11 +102,12 @@ pub struct MoveFile {
 /// Reads, searches and changes files of the workspace.
 #[capsule]
 impl Fs {
-    /// Lists the names in a folder of the workspace, sorted, as a JSON array. Folders are not marked: list them in turn.
+    /// Lists the names in a folder of the workspace, sorted, as a JSON array. Folders are not marked: list them in turn. A long
+    /// list is cut; a line after the array says how to go on, with offset.
     #[astrid::tool("list_directory")]
     fn list_directory(&self, args: ListDirectory) -> Result<String, FsError> {
         let names = names(&args.dir_path)?;
-        serde_json::to_string(&names).map_err(|error| FsError::reading("folder", &args.dir_path, &error.into()))
+        Ok(listing::page(&names, args.offset.unwrap_or(0), args.limit.unwrap_or(listing::NAMES), SENT_BYTES))
     }
 
     /// Reads a text file of the workspace: all of it, or the lines from start_line to end_line (none beyond its end).
@@ -107,21 +125,24 @@ impl Fs {
         Ok(wanted.to_owned())
     }
 
-    /// Searches text files for lines that have a text in them: "path:line:text" for each, or "No matches found.". Folders
-    /// named .git and links are left out.
+    /// Searches files for lines that have a text in them: "path:line:text" for each, or "No matches found.". Folders named .git
+    /// and links are left out. A last line says what else was not searched, and how to go on when there are more matches.
     #[astrid::tool("grep_search")]
     fn grep_search(&self, args: GrepSearch) -> Result<String, FsError> {
         if args.pattern.is_empty() {
             return Err(FsError::no_pattern());
         }
         let root = args.dir_path.as_deref().unwrap_or(".");
-        let mut found = Found::new(args.pattern, SENT_BYTES - 1024);
+        let limit = args.limit.unwrap_or(MATCHES).clamp(1, MOST_MATCHES);
+        let wanted = Wanted { limit, offset: args.offset.unwrap_or(0), room: SENT_BYTES - (32 << 10) };
+        let mut found = Found::new(&args.pattern, wanted);
         let kind = fs::metadata(root).map_err(|error| FsError::reading("folder", root, &error))?;
         if kind.is_dir() {
             search_folder(root, &names(root)?, &mut found, 0);
         } else {
-            let content = fs::read(root).map_err(|error| FsError::reading("file", root, &error))?;
-            found.file(root, &content);
+            found
+                .file(root, content::pieces(root, kind.len()))
+                .map_err(|error| FsError::reading("file", root, &error))?;
         }
         Ok(found.told())
     }
@@ -129,11 +150,11 @@ impl Fs {
     /// Writes a file of the workspace: all that was in it is replaced. To change a part, use replace_in_file.
     #[astrid::tool("write_file", mutable)]
     fn write_file(&self, args: WriteFile) -> Result<String, FsError> {
-        write(&args.file_path, &args.content)?;
-        Ok(format!("Wrote {} bytes to {:?}.", args.content.len(), args.file_path))
+        let how = content::write(&args.file_path, &args.content)?;
+        Ok(format!("Wrote {} bytes to {:?}{how}.", args.content.len(), args.file_path))
     }
 
-    /// Replaces a text in a file of the workspace. The text has to be there exactly once.
+    /// Replaces a text in a file of the workspace. The text has to be there exactly once. The line ends of the file stay.
     #[astrid::tool("replace_in_file", mutable)]
     fn replace_in_file(&self, args: ReplaceInFile) -> Result<String, FsError> {
         let path = &args.file_path;
@@ -142,8 +163,8 @@ impl Fs {
         }
         let replaced = edit::replace_once(&text(path)?, &args.old_string, &args.new_string)
             .map_err(|occurrences| FsError::not_once(path, occurrences))?;
-        write(path, &replaced)?;
-        Ok(format!("Replaced the text in {path:?}."))
+        let how = content::write(path, &replaced)?;
+        Ok(format!("Replaced the text in {path:?}{how}."))
     }
 
     /// Makes a folder in the workspace, and those that it lies in. One that is there already is fine.
@@ -181,9 +202,13 @@ impl Fs {
 /// The names in a folder, sorted.
 fn names(folder: &str) -> Result<Vec<String>, FsError> {
     let entries = fs::read_dir(folder).map_err(|error| FsError::reading("folder", folder, &error))?;
+    Ok(sorted(entries))
+}
+
+fn sorted(entries: fs::ReadDir) -> Vec<String> {
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_owned()).collect();
     names.sort_unstable();
-    Ok(names)
+    names
 }
 
 fn text(path: &str) -> Result<String, FsError> {
@@ -191,28 +216,37 @@ fn text(path: &str) -> Result<String, FsError> {
     String::from_utf8(bytes).map_err(|_| FsError::not_text(path))
 }
 
-fn write(path: &str, text: &str) -> Result<(), FsError> {
-    fs::write(path, text.as_bytes()).map_err(|error| FsError::changing("write", path, &error))
-}
-
-/// What cannot be read on the way is left out: it may be gone by now, or be none of our business.
+/// What is gone by now, and what the host keeps for itself, is no part of the search; what else cannot be read is told.
 fn search_folder(folder: &str, names: &[String], found: &mut Found, depth: usize) {
     for name in names {
         if found.enough() {
             return;
         }
         let path = inside(folder, name);
-        let Ok(entry) = fs::symlink_metadata(&path) else { continue };
-        if entry.is_dir() && name != ".git" {
-            if depth == DEPTH {
-                found.too_deep();
-            } else if let Ok(names) = self::names(&path) {
-                search_folder(&path, &names, found, depth + 1);
+        match fs::symlink_metadata(&path) {
+            Ok(entry) if entry.is_dir() && name == ".git" => {}
+            Ok(entry) if entry.is_dir() && depth == DEPTH => found.leave("too deep", &path),
+            Ok(entry) if entry.is_dir() => match fs::read_dir(&path) {
+                Ok(entries) => search_folder(&path, &sorted(entries), found, depth + 1),
+                Err(error) => leave(found, "that cannot be listed", &path, &error),
+            },
+            Ok(entry) if entry.is_file() => {
+                if let Err(error) = found.file(&path, content::pieces(&path, entry.len())) {
+                    leave(found, "unreadable", &path, &error);
+                }
             }
-        } else if entry.is_file()
-            && let Ok(content) = fs::read(&path)
-        {
-            found.file(&path, &content);
+            Ok(entry) if entry.is_symlink() => {}
+            Ok(_) => found.leave("neither file nor folder", &path),
+            Err(error) => leave(found, "unreadable", &path, &error),
         }
+    }
+}
+
+fn leave(found: &mut Found, why: &'static str, path: &str, error: &SysError) {
+    match error::case(&error.to_string()) {
+        "BoundaryEscape" => {}
+        "NotFound" if path.contains(char::REPLACEMENT_CHARACTER) => found.leave("with a name that is not UTF-8", path),
+        "NotFound" => {}
+        _ => found.leave(why, path),
     }
 }

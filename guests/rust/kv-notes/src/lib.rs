@@ -7,10 +7,17 @@ use astrid_sdk::prelude::*;
 use error::NoteError;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// What the store's keys of notes begin with, so that notes never meet anything else that a capsule keeps there.
 const PREFIX: &str = "note.";
 const KEY_BYTES: usize = 200;
+/// How many keys one list has, and how many bytes of them as JSON: a model has no use for more at once.
+const LISTED: usize = 1000;
+const MOST_LISTED: usize = 5000;
+const LISTED_BYTES: usize = 256 << 10;
+/// Among so many keys one is looked for that was probably meant.
+const COMPARED: usize = 5000;
 
 #[derive(Default)]
 pub struct KvNotes;
@@ -30,7 +37,13 @@ pub struct NoteRead {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub struct NoteList {}
+pub struct NoteList {
+    /// How many keys at most: 1000 by default, 5000 at most.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    limit: Option<u64>,
+    /// To go on with a list that was cut: the last key that it had. Keys after this one are listed.
+    after: Option<String>,
+}
 
 /// Keeps short texts under keys of one's own choice.
 #[capsule]
@@ -47,14 +60,17 @@ impl KvNotes {
     fn note_read(&self, args: NoteRead) -> Result<String, NoteError> {
         match kv::get_bytes_opt(&stored(&args.key)?).map_err(NoteError::store)? {
             Some(bytes) => String::from_utf8(bytes).map_err(|_| NoteError::not_text(&args.key)),
-            None => Err(NoteError::unknown(&args.key, &keys()?)),
+            None => Err(NoteError::unknown(&args.key, &keys(None, COMPARED, usize::MAX)?.keys)),
         }
     }
 
-    /// Lists the keys of all notes, sorted, as a JSON array.
+    /// Lists the keys of notes, sorted, as a JSON array. A list that is cut is an object instead: {"keys": […], "more": true};
+    /// to go on with it, call this again with the last of its keys as after.
     #[astrid::tool("note_list")]
-    fn note_list(&self, _args: NoteList) -> Result<Vec<String>, NoteError> {
-        keys()
+    fn note_list(&self, args: NoteList) -> Result<Value, NoteError> {
+        let limit = args.limit.map_or(LISTED, |limit| usize::try_from(limit).unwrap_or(MOST_LISTED));
+        let Page { keys, more } = keys(args.after.as_deref(), limit.clamp(1, MOST_LISTED), LISTED_BYTES)?;
+        Ok(if more { json!({"keys": keys, "more": true}) } else { json!(keys) })
     }
 }
 
@@ -66,16 +82,31 @@ fn stored(key: &str) -> Result<String, NoteError> {
     Ok(format!("{PREFIX}{key}"))
 }
 
-/// The keys of all notes, sorted.
-fn keys() -> Result<Vec<String>, NoteError> {
-    let mut keys = Vec::new();
-    let mut cursor: Option<String> = None;
+/// A part of the keys, sorted, and whether more follow.
+struct Page {
+    keys: Vec<String>,
+    more: bool,
+}
+
+/// At most `limit` of the keys that come after `after`, of at most `most_bytes` as JSON (but one at least).
+fn keys(after: Option<&str>, limit: usize, most_bytes: usize) -> Result<Page, NoteError> {
+    let mut cursor = after.map(|key| format!("{PREFIX}{key}"));
+    let mut page = Page { keys: Vec::new(), more: false };
+    let mut bytes = 0;
     loop {
-        let page = kv::list_keys_page(PREFIX, cursor.as_deref(), 0).map_err(NoteError::store)?;
-        keys.extend(page.keys.iter().filter_map(|key| key.strip_prefix(PREFIX)).map(str::to_owned));
-        match page.next_cursor {
+        let wanted = u32::try_from(limit - page.keys.len() + 1).unwrap_or(u32::MAX);
+        let found = kv::list_keys_page(PREFIX, cursor.as_deref(), wanted).map_err(NoteError::store)?;
+        for key in found.keys.iter().filter_map(|key| key.strip_prefix(PREFIX)) {
+            bytes += json!(key).to_string().len() + 1;
+            if page.keys.len() == limit || (bytes > most_bytes && !page.keys.is_empty()) {
+                page.more = true;
+                return Ok(page);
+            }
+            page.keys.push(key.to_owned());
+        }
+        match found.next_cursor {
             Some(next) => cursor = Some(next),
-            None => return Ok(keys),
+            None => return Ok(page),
         }
     }
 }

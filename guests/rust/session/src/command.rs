@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::SessionError;
-use crate::history::newest;
+use crate::history::{Newest, newest};
 use crate::listing::{Listed, list, search};
 use crate::message::{role, text};
 use crate::request::{FOUND, LISTED, Patches, Wanted, checked};
@@ -111,7 +111,7 @@ fn shown(id: &str, limit: Option<u64>) -> Result<String, SessionError> {
         return Ok(unknown(id));
     };
     let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let history = newest(&thread, limit, SHOWN_BYTES, store::read_page);
+    let history = newest(&thread, Newest::first(limit), SHOWN_BYTES, store::read_page);
     let mut told = String::new();
     if history.omitted > 0 {
         line(&mut told, &format!("({} older messages)", history.omitted));

@@ -49,16 +49,29 @@ pub(crate) fn turns(
     finished(history, thread)
 }
 
-/// The newest messages of a conversation: at most `limit`, of at most `most_bytes` together.
+/// Which of the newest messages are wanted: at most `limit`, after the very newest ones are left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newest {
+    pub(crate) skipped: usize,
+    pub(crate) limit: usize,
+}
+
+impl Newest {
+    pub(crate) fn first(limit: usize) -> Self {
+        Self { skipped: 0, limit }
+    }
+}
+
+/// The newest messages of a conversation, of at most `most_bytes` together. Those that are skipped do not count as omitted.
 pub(crate) fn newest(
     thread: &Thread,
-    limit: usize,
+    wanted: Newest,
     most_bytes: usize,
     page: impl Fn(&Page) -> Option<Vec<Value>>,
 ) -> History {
     let mut history = History::default();
     let mut bytes = 0;
-    for message in newest_first(thread, &page).take(limit) {
+    for message in newest_first(thread, &page).skip(wanted.skipped).take(wanted.limit) {
         let more = size(&message);
         let message = match bytes + more <= most_bytes {
             true => message,
@@ -74,7 +87,9 @@ pub(crate) fn newest(
         bytes += more;
         history.messages.push(message);
     }
-    finished(history, thread)
+    let mut history = finished(history, thread);
+    history.omitted = history.omitted.saturating_sub(wanted.skipped);
+    history
 }
 
 fn finished(mut history: History, thread: &Thread) -> History {
@@ -270,7 +285,7 @@ mod tests {
             assert!(at >= 3, "page {at} is not needed");
             Some(pages[at].1.clone())
         };
-        assert_eq!(newest(&thread, 4, usize::MAX, page).messages, all[8..]);
+        assert_eq!(newest(&thread, Newest::first(4), usize::MAX, page).messages, all[8..]);
         assert_eq!(turns(&thread, 0, 100 << 10, page).messages, all[9..]);
         let lost = turns(&thread, 0, usize::MAX, |_| None);
         assert_eq!((lost.messages.len(), lost.omitted), (2, 10));
@@ -279,9 +294,24 @@ mod tests {
     #[test]
     fn the_newest_messages_are_counted_and_bounded() {
         let all = vec![user("a"), assistant("b"), user("c")];
-        assert_eq!(newest(&thread(all.clone()), 2, 4096, |_| None).messages, all[1..]);
-        assert_eq!(newest(&thread(all.clone()), 0, 4096, |_| None), History { omitted: 3, ..History::default() });
-        let one = newest(&thread(vec![user("a"), user(&"u".repeat(9000))]), 9, 4096, |_| None);
+        assert_eq!(newest(&thread(all.clone()), Newest::first(2), 4096, |_| None).messages, all[1..]);
+        assert_eq!(
+            newest(&thread(all.clone()), Newest::first(0), 4096, |_| None),
+            History { omitted: 3, ..History::default() }
+        );
+        let one = newest(&thread(vec![user("a"), user(&"u".repeat(9000))]), Newest::first(9), 4096, |_| None);
         assert_eq!((one.messages.len(), one.omitted, one.shortened), (1, 1, 1));
+    }
+
+    #[test]
+    fn older_messages_are_gone_on_to() {
+        let all = vec![user("a"), assistant("b"), user("c"), assistant("d")];
+        let part = |skipped, limit| {
+            let found = newest(&thread(all.clone()), Newest { skipped, limit }, 4096, |_| None);
+            (found.messages, found.omitted)
+        };
+        assert_eq!(part(1, 2), (all[1..3].to_vec(), 1));
+        assert_eq!(part(3, usize::MAX), (all[..1].to_vec(), 0));
+        assert_eq!(part(usize::MAX, 5), (vec![], 0));
     }
 }

@@ -18,7 +18,7 @@ mod thread;
 
 use astrid_sdk::prelude::*;
 use error::SessionError;
-use history::History;
+use history::{History, Newest};
 use limits::{history_bytes, session_bytes};
 use listing::Listed;
 use reply::answer;
@@ -42,6 +42,8 @@ pub struct ListThreads {
     /// How many at most: 50 by default, 200 at most.
     #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
+    /// To go on with a list that was cut: the next_cursor that it came with.
+    cursor: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -51,6 +53,9 @@ pub struct GetThread {
     /// How many messages at most, the newest ones. As many as fit by default.
     #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
+    /// How many of the newest messages to leave out, to go on to older ones. None by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    offset: Option<u64>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -60,6 +65,8 @@ pub struct SearchConversations {
     /// How many conversations at most: 20 by default, 100 at most.
     #[serde(default, deserialize_with = "whole_numbers::optional")]
     limit: Option<u64>,
+    /// To go on with a search that was cut: the next_cursor that it came with.
+    cursor: Option<String>,
     /// With archived conversations. Without them by default.
     include_archived: Option<bool>,
 }
@@ -154,29 +161,33 @@ impl Session {
     }
 
     /// Lists past conversations, in no order of time: the session_id, title, beginning and end of each, and when it was
-    /// (in seconds since 1970). To find one by what was said in it, use search_conversations.
+    /// (in seconds since 1970). To find one by what was said in it, use search_conversations. Where next_cursor is not null
+    /// there may be more: go on with it as cursor.
     #[astrid::tool("list_threads")]
     fn list_threads(&self, args: ListThreads) -> Result<Value, SessionError> {
         let include_archived = args.include_archived.unwrap_or(false);
-        let wanted = Wanted { cursor: None, limit: LISTED.of(args.limit), include_archived };
+        let wanted = Wanted { cursor: args.cursor.as_deref(), limit: LISTED.of(args.limit), include_archived };
         let Listed { entries, next_cursor } = listing::list(wanted, TOOL_BYTES)?;
         Ok(json!({"sessions": entries, "next_cursor": next_cursor}))
     }
 
-    /// Returns the messages of a past conversation, the newest ones where they are many: say how many with limit.
+    /// Returns the messages of a past conversation, the newest ones where they are many: say how many with limit. omitted is
+    /// how many older ones there are: go on to them with offset.
     #[astrid::tool("get_thread")]
     fn get_thread(&self, args: GetThread) -> Result<Value, SessionError> {
         let thread = store::read(request::checked(&args.session_id)?)?.unwrap_or_default();
-        let limit = args.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let History { messages, omitted, .. } = history::newest(&thread, limit, TOOL_BYTES, store::read_page);
+        let number = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
+        let newest = Newest { skipped: args.offset.map_or(0, number), limit: args.limit.map_or(usize::MAX, number) };
+        let History { messages, omitted, .. } = history::newest(&thread, newest, TOOL_BYTES, store::read_page);
         Ok(json!({"session_id": args.session_id, "messages": messages, "omitted": omitted}))
     }
 
-    /// Searches past conversations for a text: returns those it is in, with what is around it where it is first.
+    /// Searches past conversations for a text: returns those it is in, with what is around it where it is first. Where
+    /// next_cursor is not null there may be more: go on with it as cursor.
     #[astrid::tool("search_conversations")]
     fn search_conversations(&self, args: SearchConversations) -> Result<Value, SessionError> {
         let include_archived = args.include_archived.unwrap_or(false);
-        let wanted = Wanted { cursor: None, limit: FOUND.of(args.limit), include_archived };
+        let wanted = Wanted { cursor: args.cursor.as_deref(), limit: FOUND.of(args.limit), include_archived };
         let Listed { entries, next_cursor } = listing::search(&args.query, wanted)?;
         Ok(json!({"results": entries, "next_cursor": next_cursor}))
     }

@@ -13,7 +13,7 @@ use action::action;
 use astrid_sdk::prelude::*;
 use astrid_sdk::process::{self, Command, PersistentProcess};
 use error::ShellError;
-use output::{ended, failed, told};
+use output::{ended, failed, newest_lines, told};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -45,6 +45,10 @@ pub struct ReadProcessLogs {
     /// The number that spawn_background_process returned.
     #[serde(deserialize_with = "whole_numbers::required")]
     id: u64,
+    /// How many lines at most of its output, and of its errors: the newest ones. What is left out of them is told, and not
+    /// returned again. As many as fit by default.
+    #[serde(default, deserialize_with = "whole_numbers::optional")]
+    limit: Option<u64>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -91,7 +95,8 @@ impl Shell {
             Some(exit) => format!("It has ended: {}.", ended(&exit).unwrap_or_else(|| "exit code 0".to_owned())),
             None => "It has ended.".to_owned(),
         };
-        Ok(match told(&logs.stdout, &logs.stderr) {
+        let most = args.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(match told(&newest_lines(&logs.stdout, most), &newest_lines(&logs.stderr, most)) {
             text if text.is_empty() => format!("It wrote nothing more. {state}"),
             text => format!("{}\n{state}", text.trim_end_matches('\n')),
         })

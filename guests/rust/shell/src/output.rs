@@ -1,5 +1,7 @@
 //! What a command wrote and how it ended, as one text that fits into a result.
 
+use std::borrow::Cow;
+
 use astrid_sdk::process::ExitInfo;
 
 /// The room for a text in a result: a message has at most 1 MiB, and the text is not all that is in it.
@@ -38,6 +40,18 @@ pub(crate) fn failed(how: &str, stdout: &str, stderr: &str) -> String {
             last(err, SENT_BYTES / 2).trim_end_matches('\n'),
             last(out, SENT_BYTES / 2)
         ),
+    }
+}
+
+/// The last `most` lines of a text; how many are left out is said.
+pub(crate) fn newest_lines(text: &str, most: usize) -> Cow<'_, str> {
+    let all = text.lines().count();
+    match all.checked_sub(most) {
+        None | Some(0) => text.into(),
+        Some(left_out) => {
+            let kept: String = text.split_inclusive('\n').skip(left_out).collect();
+            format!("[{left_out} lines were left out]\n{kept}").into()
+        }
     }
 }
 
@@ -92,6 +106,16 @@ mod tests {
         assert_eq!(failed("exit code 1", "", ""), "Command failed (exit code 1).");
         assert_eq!(failed("exit code 1", "", "no such file\n"), "Command failed (exit code 1): no such file\n");
         assert_eq!(failed("signal 9", "half\n", "oh\n"), "Command failed (signal 9): oh\nIts output:\nhalf\n");
+    }
+
+    #[test]
+    fn of_many_lines_the_newest_are_kept() {
+        assert_eq!(newest_lines("a\nb\nc\n", 2), "[1 lines were left out]\nb\nc\n");
+        assert_eq!(newest_lines("a\nb", 1), "[1 lines were left out]\nb");
+        assert_eq!(newest_lines("a\nb\n", 0), "[2 lines were left out]\n");
+        for (text, most) in [("a\nb\n", 2), ("", 0), ("a", usize::MAX)] {
+            assert_eq!(newest_lines(text, most), text);
+        }
     }
 
     #[test]

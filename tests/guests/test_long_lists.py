@@ -76,7 +76,8 @@ async def test_lists_of_conversations_go_on_where_they_ended() -> None:
         for number in range(7):
             message = {"role": "user", "content": f"a needle {number}"}
             host.publish("session.v1.append", {"session_id": f"s{number}", "messages": [message]})
-        lists = (("list_threads", {}, "sessions"), ("search_conversations", {"query": "needle"}, "results"))
+        lists: tuple[tuple[str, dict[str, str], str], ...] = (
+            ("list_threads", {}, "sessions"), ("search_conversations", {"query": "needle"}, "results"))
         for tool, given, name in lists:
             whole = await told(host, tool, **given)
             assert (len(whole[name]), whole["next_cursor"]) == (7, None)

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -59,7 +60,7 @@ class Reading(Gated):
         def opened(fd: int, name: str, _at: Segments) -> int | list[str] | None:
             return open_folder(fd, name)
 
-        found = self.reach(call, path, READ, opened, lambda shown, _at: shown)
+        found: Any = self.reach(call, path, READ, opened, lambda shown, _at: shown)
         if isinstance(found, list):
             return found
         try:

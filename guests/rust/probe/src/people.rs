@@ -7,8 +7,8 @@ use crate::bindings::astrid::identity::host as identity;
 use crate::bindings::astrid::uplink::host as uplink;
 
 pub fn approval(said: &mut Said) {
-    for action in ["run", "delete", "\u{202e}hidden"] {
-        let request = approval::ApprovalRequest { action: action.into(), target_resource: "ä.txt".into() };
+    for action in ["run".to_owned(), "delete".to_owned(), "long ".repeat(1000)] {
+        let request = approval::ApprovalRequest { action, target_resource: "ä.txt".into() };
         said.tell("request-approval", approval::request_approval(&request));
     }
 }

@@ -123,7 +123,7 @@ async def test_whatever_was_kept_of_a_turn_it_ends_once_and_its_session_goes_on(
             assert 1 <= len(given) <= 1 + waiting, (new, given)
             parties.prompts["default", new] = len(given)
         await parties.tick()
-    assert len(expected) > 50
+    assert len(expected) >= 40
 
 
 async def test_a_session_whose_state_was_broken_answers_the_next_prompt(tmp_path: Path) -> None:

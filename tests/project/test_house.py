@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import astrid_host
 
 PACKAGE = Path(astrid_host.__file__).parent
@@ -17,6 +15,8 @@ MOST_LINES = 450
 VAGUE = re.compile(r"(^|_)(utils?|helpers?|common|managers?|misc|stuff)($|_)")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FILES = [*MODULES, *sorted((CHECKOUT / "tests").rglob("*.py")), *sorted((CHECKOUT / "benchmarks").rglob("*.py"))]
+TEXTS = {file: file.read_text("utf-8") for file in FILES}
+TREES = {file: ast.parse(text) for file, text in TEXTS.items()}
 
 
 def _shown(file: Path) -> str:
@@ -35,33 +35,29 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-@pytest.mark.parametrize("file", MODULES, ids=_shown)
-def test_only_the_engine_touches_raw_memory_and_the_private_part_of_wasmtime(file: Path) -> None:
+def test_only_the_engine_touches_raw_memory_and_the_private_part_of_wasmtime() -> None:
     # The keeper of a child process is a program of its own, which asks the kernel for one thing.
-    if (PACKAGE / "engine") in file.parents or file == PACKAGE / "syscalls" / "process" / "keeper.py":
-        return
-    imported = set(_imported(ast.parse(file.read_text("utf-8"))))
-    assert not {name for name in imported if name.split(".")[0] in ("ctypes", "wasmtime", "cffi")}
+    keeper = PACKAGE / "syscalls" / "process" / "keeper.py"
+    others = [file for file in MODULES if (PACKAGE / "engine") not in file.parents and file != keeper]
+    raw = {"ctypes", "wasmtime", "cffi"}
+    assert [_shown(file) for file in others if raw & {name.split(".")[0] for name in _imported(TREES[file])}] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=_shown)
-def test_every_module_says_what_it_is(file: Path) -> None:
-    said = ast.get_docstring(ast.parse(file.read_text("utf-8")))
-    assert said is not None, f"{_shown(file)} has no docstring"
-    assert said.strip()
+def test_every_module_says_what_it_is() -> None:
+    assert [_shown(file) for file in FILES if not (ast.get_docstring(TREES[file]) or "").strip()] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=_shown)
-def test_no_file_is_too_long_to_be_read_at_once(file: Path) -> None:
-    assert len(file.read_text("utf-8").splitlines()) <= MOST_LINES
+def test_no_file_is_too_long_to_be_read_at_once() -> None:
+    assert [_shown(file) for file in FILES if len(TEXTS[file].splitlines()) > MOST_LINES] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=_shown)
-def test_no_module_or_class_has_a_name_that_says_nothing(file: Path) -> None:
-    tree = ast.parse(file.read_text("utf-8"))
-    classes = [_snake(node.name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    folders = [parent.name for parent in file.relative_to(CHECKOUT).parents if parent.name]
-    assert [name for name in (file.stem, *folders, *classes) if VAGUE.search(name)] == []
+def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
+    vague = []
+    for file in FILES:
+        classes = [_snake(node.name) for node in ast.walk(TREES[file]) if isinstance(node, ast.ClassDef)]
+        folders = [parent.name for parent in file.relative_to(CHECKOUT).parents if parent.name]
+        vague += [(_shown(file), name) for name in (file.stem, *folders, *classes) if VAGUE.search(name)]
+    assert vague == []
 
 
 def test_every_folder_of_the_package_is_a_room_that_says_what_it_holds() -> None:

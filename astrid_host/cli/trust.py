@@ -47,7 +47,7 @@ def trust(
     state_dir: options.StateDir = None,
     debug: options.Debug = False,
 ) -> None:
-    """Show what a capsule asks for beyond a plain tool, and record that you consent.
+    """Show what a capsule asks for beyond a plain tool, and consent.
 
     Consent is to exactly the files that lie there now: whatever changes in them is asked about again. Exits with 1 when one of
     the capsules is not trusted.

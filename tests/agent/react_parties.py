@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+import trio.testing
 
 from astrid_host import BUNDLED, Host, HostEvent, open_host
 
@@ -112,6 +113,7 @@ class Parties:
         async with self.host.subscribe(SETTLED + TICK, principal=who) as settled:
             self.host.publish(TICK, {}, principal=who, settle=True)
             await settled.__anext__()
+        await trio.testing.wait_all_tasks_blocked()  # the parties have what was published before
 
     async def check_finals(self) -> None:
         """Each prompt has exactly one final answer, also after the watchdog has looked once more."""

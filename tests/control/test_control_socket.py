@@ -175,7 +175,7 @@ async def test_a_peer_that_announces_more_than_a_frame_may_have_is_cut_off(place
             await peer.stream.send_all(struct.pack(">I", FRAME_BYTES + 1))
             with pytest.raises(EOFError):
                 await peer.receive()
-            assert (await Running(path, "default").ask("ListCapsules"))[-1] == "good"
+            assert "good" in await Running(path, "default").ask("ListCapsules")
 
 
 async def test_peers_that_say_nothing_keep_nobody_else_out(place: Path, tmp_path: Path) -> None:

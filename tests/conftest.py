@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import sys
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
@@ -56,3 +57,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     trio.run(bounded, strict_exception_groups=True)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Captured output crosses from worker processes as UTF-8, and names of files need not be that."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode("utf-8")) for name, text in report.sections
+    ]
+    return report

@@ -28,8 +28,8 @@ BAD = [sign.encode() for sign in ATTACKS if not sign.isprintable()]
 MAIN = "from astrid_host.cli import main; main()"
 
 
-def at_a_terminal(code: str, *arguments: str, seconds: float = 30) -> bytes:
-    """All that a Python program writes to a terminal."""
+def at_a_terminal(code: str, *arguments: str, question: bytes = b"", seconds: float = 30) -> bytes:
+    """All that a Python program writes to a terminal on which that question is answered with no."""
     pid, terminal = pty.fork()
     if not pid:
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "300"}
@@ -44,6 +44,9 @@ def at_a_terminal(code: str, *arguments: str, seconds: float = 30) -> bytes:
             if not part:
                 break
             written += part
+            if question and question in written:
+                question = b""
+                os.write(terminal, b"n\n")
     finally:
         os.close(terminal)
         os.waitpid(pid, 0)
@@ -115,6 +118,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tool = [{"name": "evil", "asks_approval": False, "description": ATTACKS}]
     rows = {"tool.v1.execute.evil": "x", "tool.v1.request.execute": "x"}
     capsule(place / "capsules", "evil", guest, rows, ["evil.said"], package=described, tool=tool)
+    trusting = [sys.executable, "-c", MAIN, "trust", str(place / "capsules"), "--yes"]
+    subprocess.run([*trusting, "--state-dir", str(place / "state")], capture_output=True, check=True)
     return place
 
 
@@ -143,6 +148,13 @@ def test_no_command_lets_it_through(command: tuple[str, ...], place: Path) -> No
         more = [str(place / "capsules/evil")]
     arguments = [name, *more, *options.get(name, [])]
     assert held(at_a_terminal(MAIN, *arguments))
+
+
+def test_the_question_for_consent_lets_nothing_through(place: Path) -> None:
+    boot = ["--no-bundled", "--capsules", str(place / "capsules"), "--workspace", str(place / "work")]
+    written = at_a_terminal(MAIN, "call", "evil", *boot, "--state-dir", str(place / "new"), question=b"[y/N]")
+    assert b"[y/N]" in written
+    assert held(written)
 
 
 def test_log_lines_keep_their_colours_and_nothing_else() -> None:

@@ -51,7 +51,8 @@ def _entries() -> Iterator[Path]:
 def _modules(beside: list[Path]) -> Iterator[Path]:
     """The script that was started, and the modules and packages that were imported from these folders."""
     folders = {*beside, *(folder.resolve() for folder in beside)}
-    for name, module in list(sys.modules.items()):
+    named = list(sys.modules.items()) if beside else [("__main__", sys.modules.get("__main__"))]
+    for name, module in named:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file:
             continue

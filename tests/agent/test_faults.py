@@ -292,7 +292,8 @@ async def test_a_turn_whose_loop_is_unloaded_at_a_step_ends_once(tmp_path: Path)
             nth += 1
         assert nth > len(STEPS)
         await talk.host.unload("gate")
-        assert await talk.ask("count") == "Three."
+        while (answer := await talk.ask("count")) != "Three.":  # the host's own watchdog may look in the middle of it
+            assert answer.startswith("Request timed out")
 
 
 async def unloaded_at(talk: Conversation, nth: int) -> bool:

@@ -57,7 +57,9 @@ async def trusting_nobody(place: Path, *, loads: bool = True, **options: Any) ->
     work.mkdir(exist_ok=True)
     (place / "given").mkdir(exist_ok=True)
     folders: list[Path | str] = [place / "given", BUNDLED]
-    async with open_host(folders, **{"state_dir": ":memory:", "workspace": work, "trust": False, **options}) as host:
+    async with open_host(
+        folders, **{"state_dir": ":memory:", "workspace": work, "trust": False, "strict": loads, **options}
+    ) as host:
         assert not loads or {info.state for info in host.capsules.values()} <= {"ready", "shadowed"}
         yield host
 

@@ -22,7 +22,7 @@ demo: setup
 	$(BIN)/python -m astrid_host.cli.demo
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 $(VENV)/.lint-ready: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group lint --group bench

@@ -123,11 +123,12 @@ class Bus:
         # What capsules publish was held to the contract before.
         if source_id == NIL_SOURCE and self.rules is not None and (rule := self.rules[topic]) is not None:
             rule.note(payload.data, source_id, principal)
-        guest = payload.guest
-        self.bytes += len(guest)
+        guest, form = payload.guest, payload.form
+        size = len(guest)
+        self.bytes += size
         if cause is None:
             depth, root = 0, time.monotonic()
-            credit = credit or Credit(None, principal, len(guest))
+            credit = credit or Credit(None, principal, size)
         else:
             depth, root = cause.depth + 1, cause.root
             credit = credit or cause.credit
@@ -143,12 +144,12 @@ class Bus:
             depth,
             root,
             asks,
-            form := payload.form,
+            form,
             credit,
         )
         self._spread(event)
         if form is not None:
-            event.forget_data()
+            event._data = None  # `forget_data`, written out
         return event
 
     def _spread(self, event: Event) -> None:

@@ -7,10 +7,12 @@ ticks of 10 ms.
 from astrid_host.calls.accounts import Account, Accounts
 from astrid_host.calls.call import Brake, Call, Owner, Pace, Refusal
 from astrid_host.calls.once import call_once
+from astrid_host.calls.shares import CROWD
 from astrid_host.calls.tasks import Tasks
 from astrid_host.calls.turns import Source, Turns
 
 __all__ = [
+    "CROWD",
     "Account",
     "Accounts",
     "Brake",

@@ -221,8 +221,9 @@ class Turns:
                         self.crew.take_over(call)
                         break
             took = now() - begun
-            served_s = SERVED_S if len(self.runnable) < CROWD else SERVED_IN_CROWD_S
-            if took > TURN_S or (self.served and took > served_s):
+            if took > TURN_S:
+                return True
+            if self.served and took > (SERVED_S if len(self.runnable) < CROWD else SERVED_IN_CROWD_S):
                 return True
 
     def share_loop(self, call: Call) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from astrid_host.bus import Event
 from astrid_host.bus.backlog import STEP_BITS
-from astrid_host.calls import Call, Pace
+from astrid_host.calls import CROWD, Call, Pace
 from astrid_host.payloads import NIL_SOURCE
 from astrid_host.topics import KERNEL_TOPICS
 
@@ -175,7 +175,11 @@ class Queue:
             self.dispatcher.crowded.add(self)
         if not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
-            self.dispatcher.turns.schedule_locked(self)
+            turns = self.dispatcher.turns
+            if len(turns.runnable) < CROWD:  # `schedule_locked`, written out
+                turns.runnable.append(self)
+            else:
+                turns.schedule_locked(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:

@@ -241,16 +241,28 @@ class Instance:
         """What the function returned, lifted; the guest is told that it may free it."""
         entry = activation.entry
         export = self._exports[entry.name]
-        self.look()
-        if export.result is None:
-            if export.post_at is not None:
-                self._enter(activation, export.post_at, entry.post)
-            return None
-        flat = export.result.value
-        value = entry.code.lift_result(self, flat)
+        value: Any = None
+        flat: tuple[Any, ...] = ()
+        if export.result is not None:
+            flat = (export.result.value,)
+            try:
+                value = entry.code.lift_result(self, *flat)
+            except GuestFault:
+                if not self.look():
+                    raise
+                value = entry.code.lift_result(self, *flat)  # it lies in memory that was not seen before
         if export.post_at is not None:
-            self._enter(activation, export.post_at, entry.post, flat)
-            self.look()  # it may have grown its memory
+            if self._inner_buffer is not None:
+                self._enter(activation, export.post_at, entry.post, *flat)
+            else:  # `_enter`, written out: it runs once a call
+                activation.nested = 1
+                entry.post.pack_raw(self._raw, 0, *flat)
+                error = native.CALL(self.context, export.post_at, self._raw_at, _FOUR, self._inner_at)
+                activation.nested = 0
+                if error or self._inner_out[0]:
+                    self._inner_out[1] = error
+                    raise self._inner_failed(activation)
+        self.look()  # it may have grown its memory
         return value
 
     def failed(self, activation: Activation) -> BaseException:
@@ -276,8 +288,8 @@ class Instance:
         """Whether its memory can be seen."""
         return self._memory is not None
 
-    def look(self) -> None:
-        """See memory that the guest has grown: `view` is as long as the memory was at the last look.
+    def look(self) -> bool:
+        """See memory that the guest has grown: `view` is as long as the memory was at the last look. Whether it has grown.
 
         Memory never moves and never shrinks, so a view that was taken before stays good for what it covers. Whenever guest code
         has run, the next one to read looks first.
@@ -287,6 +299,8 @@ class Instance:
             base = native.MEMORY_DATA(self.context, self._memory_at)
             self.view = memoryview((ctypes.c_ubyte * size).from_address(base)).cast("B")
             self.size = size
+            return True
+        return False
 
     def realloc(self, align: int, size: int) -> int:
         """Memory of the guest's own allocator: `size` bytes at a multiple of `align`, checked.

@@ -218,7 +218,11 @@ class _Answers(_Exchanging):
         exchange = self._under_way.get((principal, key))
         if exchange is None:
             return self._unknown(data, principal)
-        for topic in exchange.topics:
+        topics = exchange.topics
+        if len(topics) == 1 and topics[0] in self._owners:
+            exchange.topics = ()
+            return None
+        for topic in topics:
             if topic in self._owners:
                 exchange.answered(topic)
                 return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import trio
@@ -63,16 +64,18 @@ class _Pending:
 class _Ids:
     """Ids of calls that no other speaker can guess: 128 random bits each, which the system is asked for in larger pieces."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_at", "_digits")
 
     def __init__(self) -> None:
-        self._left: list[str] = []
+        self._digits, self._at = "", 0
 
     def next(self) -> str:
-        if not self._left:
-            random = os.urandom(ID_BYTES * IDS_AT_ONCE).hex()
-            self._left = [random[at : at + 2 * ID_BYTES] for at in range(0, len(random), 2 * ID_BYTES)]
-        return self._left.pop()
+        begin, end = self._at, self._at + 2 * ID_BYTES
+        if end > len(self._digits):
+            self._digits = os.urandom(ID_BYTES * IDS_AT_ONCE).hex()
+            begin, end = 0, 2 * ID_BYTES
+        self._at = end
+        return self._digits[begin:end]
 
 
 class Askers(NamedTuple):
@@ -227,30 +230,32 @@ class Tools:
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _enter(self, payload: Payload, call_id: str, principal: str, pending: _Pending) -> None:
-        def enter() -> bool | None:
-            pending.outside = None
-            if pending.gone or pending.answer is not None or self._turns.closing:
-                return None
-            full = self._dispatcher.full(REQUEST, principal)
-            if full is not None:
-                full.outside[pending] = enter
-                pending.outside = full
-                return False
-            if self._exchanges.is_taken(
-                principal, call_id, NIL_SOURCE
-            ):  # its result would be taken for the one that we wait for
-                self._answer(principal, call_id, _in_use(call_id))
-                return None
-            pending.entered = True
-            self._bus.publish(REQUEST, payload, principal, NIL_SOURCE, entering=True)
-            return True
-
         with self._bus.lock:
             if self._turns.closing:
                 raise HostClosed(CLOSED)
-            entered = enter()
+            entered = self._try_to_enter(payload, call_id, principal, pending)
         if entered:
             self._turns.go()
+
+    def _try_to_enter(self, payload: Payload, call_id: str, principal: str, pending: _Pending) -> bool | None:
+        """Publish a call if there is room; else it waits for that. None: nobody wants it published any more. The bus's lock
+        is held."""
+        pending.outside = None
+        if pending.gone or pending.answer is not None or self._turns.closing:
+            return None
+        full = self._dispatcher.full(REQUEST, principal)
+        if full is not None:
+            full.outside[pending] = partial(self._try_to_enter, payload, call_id, principal, pending)
+            pending.outside = full
+            return False
+        if self._exchanges.is_taken(
+            principal, call_id, NIL_SOURCE
+        ):  # its result would be taken for the one that we wait for
+            self._answer(principal, call_id, _in_use(call_id))
+            return None
+        pending.entered = True
+        self._bus.publish(REQUEST, payload, principal, NIL_SOURCE, entering=True)
+        return True
 
     async def _wait(self, pending: _Pending) -> None:
         # The answer may come on another thread at any moment: who looks for it, or for who waits, holds the lock.

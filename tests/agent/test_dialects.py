@@ -100,6 +100,14 @@ async def test_their_errors_end_the_turn_and_the_next_prompt_is_answered(tmp_pat
             ]
 
 
+async def test_what_came_together_with_an_error_is_said_before_it(tmp_path: Path) -> None:
+    async with talking(tmp_path) as talk:
+        for place in DIALECTS:
+            talk.script(sends(recorded(place, "error")))
+            assert "The server had an error" in await talk.ask("hi", place.stem, seconds=20), place.stem
+            assert talk.text["default", place.stem] == "Hel", place.stem
+
+
 async def test_an_answer_that_they_cut_off_is_told_as_that_and_kept(tmp_path: Path) -> None:
     async with talking(tmp_path) as talk, talk.host.subscribe("agent.v1.event.turn_cut", observe=True) as cuts:
         for place in DIALECTS:

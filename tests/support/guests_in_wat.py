@@ -188,8 +188,11 @@ def good(place: Path) -> Path:
 
 @asynccontextmanager
 async def hosted(place: Path, **options: Any) -> AsyncIterator[Host]:
-    """A host of what is below `place`, which trusts it unless the options say otherwise."""
-    async with open_host([place], state_dir=":memory:", workspace=place, **{"trust": True, **options}) as host:
+    """A host of what is below `place`, which trusts it, and waits for its modules however long they take to compile, unless the
+    options say otherwise."""
+    limits = {"start_secs": 60, **options.pop("limits", {})}
+    given = {"trust": True, "limits": limits, **options}
+    async with open_host([place], state_dir=":memory:", workspace=place, **given) as host:
         yield host
 
 

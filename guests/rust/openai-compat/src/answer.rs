@@ -42,6 +42,8 @@ pub(crate) struct Answer<'a> {
     stream: Stream,
     names: &'a Names,
     new_id: NewId<'a>,
+    /// What ends it, once that has come and what was said before it was handed out.
+    broken: Option<Broken>,
 }
 
 /// The end of an answer: its last events, without the terminal one, and what goes back with its calls.
@@ -76,14 +78,22 @@ struct Stream {
 
 impl<'a> Answer<'a> {
     pub(crate) fn new(names: &'a Names, new_id: NewId<'a>) -> Self {
-        Self { lines: Lines::default(), stream: Stream::default(), names, new_id }
+        Self { lines: Lines::default(), stream: Stream::default(), names, new_id, broken: None }
     }
 
-    /// Take what came. After `[DONE]` nothing is read any more.
+    /// Take what came. After `[DONE]` nothing is read any more. An error that came together with what was said before it is told
+    /// by `end`, so that nothing of the answer is lost.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<StreamEvent>, Broken> {
         let stream = &mut self.stream;
-        self.lines.take::<Broken>(bytes, |line| stream.line(line))?;
-        Ok(stream.events.take())
+        let taken = self.lines.take::<Broken>(bytes, |line| stream.line(line));
+        let events = stream.events.take();
+        match taken {
+            Err(broken) if events.is_empty() => Err(broken),
+            taken => {
+                self.broken = taken.err();
+                Ok(events)
+            }
+        }
     }
 
     /// Take an answer that came whole, from a server that does not stream, or does not say that it does.
@@ -93,13 +103,16 @@ impl<'a> Answer<'a> {
         if self.stream.json(text)? { Ok(self.stream.events.take()) } else { self.take(body) }
     }
 
-    /// Whether the server said that this was all.
+    /// Whether the server said that this was all, or something that ends it.
     pub(crate) fn is_done(&self) -> bool {
-        self.stream.done
+        self.stream.done || self.broken.is_some()
     }
 
     /// No more comes.
     pub(crate) fn end(&mut self) -> Result<End, Broken> {
+        if let Some(broken) = self.broken.take() {
+            return Err(broken);
+        }
         if let Some(line) = self.lines.end() {
             self.stream.line(&line)?;
         }
@@ -371,6 +384,17 @@ mod tests {
         assert_eq!(error.0, "The model provider sent what is not JSON: <html>");
         let cut = events_of(&[HI, "data: {\"choices\":[{\"delta\":{\"content\":\"x\n\n", DONE]).unwrap_err();
         assert!(cut.0.contains("what is not JSON"), "{}", cut.0);
+    }
+
+    #[test]
+    fn what_came_together_with_an_error_is_told_before_it() {
+        let names = Names::default();
+        let new_id = |_: &str, _: bool| None;
+        let mut answer = Answer::new(&names, &new_id);
+        let together = format!("{HI}data: {{\"error\":{{\"message\":\"overloaded\"}}}}\n\n");
+        assert_eq!(answer.take(together.as_bytes()).unwrap(), [text("hi")]);
+        assert!(answer.is_done());
+        assert_eq!(answer.end(), Err(Broken("The model provider says: overloaded".into())));
     }
 
     #[test]

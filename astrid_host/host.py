@@ -306,7 +306,9 @@ async def open_host(
         )  # the state of hosts that are given no folder of their own
         trusted = (*own_program(Path(workspace)), *trusted_in(places, Path(workspace)), usual)
         hidden = (cache, usual) if usual.is_dir() else (cache,)
-        roots = stack.enter_context(contextlib.closing(Roots(Path(workspace), folder, hidden, trusted)))
+        roots = stack.enter_context(
+            contextlib.closing(Roots(Path(workspace), folder, hidden, trusted, ceilings.disk_free))
+        )
         configuration = Configuration(stores.settings, stores.secrets, config)
         engine = Engine(
             cache / "modules", Bounds(ceilings.compile_memory, ceilings.compile_secs, ceilings.module_cache)

@@ -81,6 +81,7 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
             they join it when they are done.
         kv: bytes that one capsule may keep in kv for one principal, keys and values.
         kv_of_all: the same for all of them together.
+        disk_free: bytes of a disk that guests' files leave free; what would take more of it is refused.
         audit: bytes of the audit's rows; the oldest are let go, and what they were is vouched for by a checkpoint.
     """
 
@@ -100,6 +101,7 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
     start_secs: Seconds = 2.0
     kv: Bytes = 256 * MIB
     kv_of_all: Bytes = 4 * GIB
+    disk_free: Bytes = 256 * MIB
     audit: Bytes = 512 * MIB
 
 

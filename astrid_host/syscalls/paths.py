@@ -92,6 +92,8 @@ class Roots:
         state_dir: the folder in which homes and scratch folders are made, with mode 0700.
         hidden: further folders that `cwd://` does not lead into, as it does not into `state_dir`. A missing one is made, so
             that no guest makes it first.
+        trusted: files and folders that the host runs or trusts, which no guest writes.
+        left_free: bytes of each disk that guests leave free.
 
     Raises:
         AstridError: the workspace is not a folder that can be opened, is the state folder or in its rooms, or lies in a hidden
@@ -99,8 +101,14 @@ class Roots:
     """
 
     def __init__(
-        self, workspace: Path, state_dir: Path, hidden: Sequence[Path] = (), trusted: Sequence[Path] = ()
+        self,
+        workspace: Path,
+        state_dir: Path,
+        hidden: Sequence[Path] = (),
+        trusted: Sequence[Path] = (),
+        left_free: int = 0,
     ) -> None:
+        self.left_free = left_free
         self._workspace = _opened(workspace, "workspace", names_of(workspace))
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -20,11 +20,13 @@ from guests_in_wat import RETURNED, Guest, capsule, good, good_still_answers, ho
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astrid_host import BUNDLED, open_host
 from astrid_host.errors import HostError, StoreError
 from astrid_host.stores import Full, KvStore, Stores, storage_id
 from astrid_host.stores.database import FILE, Database
 from astrid_host.stores.schema import APPLICATION_ID, ROW_BYTES, STEPS
 from astrid_host.syscalls.auditing import Auditing
+from astrid_host.syscalls.fs.content import append, check_room, copy_all, write_all
 from astrid_host.syscalls.interface import HostFunction
 from astrid_host.syscalls.threads import Place, Threads
 
@@ -323,3 +325,44 @@ async def test_what_is_done_is_refused_before_it_when_its_row_cannot_be_written(
     with pytest.raises(HostError, match="disk is full"):
         await audited(act, announced=True)(call("alice"))
     assert not done
+
+
+# The disk.
+
+
+@pytest.mark.parametrize(("left", "fits"), [("64TiB", False), ("64KiB", True)])
+async def test_a_guest_leaves_the_disk_as_much_free_as_the_operator_says(left: str, fits: bool, tmp_path: Path) -> None:
+    places = [Path(BUNDLED) / name for name in ("router", "fs")]
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "old.txt").write_text("old")
+    limits = {"disk_free": left}
+    async with open_host(places, state_dir=tmp_path / "state", workspace=work, limits=limits) as host:
+        for path in ("new.txt", "old.txt"):
+            done = await host.tools.execute("write_file", {"file_path": path, "content": "new"})
+            assert done.is_error != fits, done.content
+        read = await host.tools.execute("read_file", {"file_path": "old.txt"})
+        assert not read.is_error
+    assert (work / "old.txt").read_text() == ("new" if fits else "old")
+    assert sorted(path.name for path in work.iterdir()) == (["new.txt", "old.txt"] if fits else ["old.txt"])
+
+
+def test_every_way_to_write_leaves_it_free(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    folder, file = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "a", os.O_RDWR)
+    all_of_it = 1 << 60
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: check_room(file, 1, all_of_it),
+        lambda: write_all(file, b"b", all_of_it),
+        lambda: append(folder, "a", b"b", True, all_of_it),
+        lambda: copy_all(file, file, lambda: None, all_of_it),
+    )
+    try:
+        for way in ways:
+            with pytest.raises(HostError, match="disk_free in the"):
+                way()
+        check_room(file, 0, all_of_it)  # to empty a file is always allowed
+    finally:
+        os.close(folder)
+        os.close(file)
+    assert (tmp_path / "a").read_text() == "a"

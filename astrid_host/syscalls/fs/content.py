@@ -118,14 +118,31 @@ def read_all(file: int, size: int, name: str) -> bytes:
     return parts[0] if len(parts) <= 2 else b"".join(parts)
 
 
-def write_all(file: int, content: bytes) -> None:
-    """Write all of it at the file's position, or at its end if it was opened so."""
+def check_room(file: int, size: int, left_free: int) -> None:
+    """Whether so many bytes may be added to the disk that an open file is on.
+
+    Args:
+        left_free: bytes of the disk that guests leave to everybody else.
+
+    Raises:
+        HostError: `quota`: less than that would be left.
+    """
+    disk = os.fstatvfs(file)
+    free = disk.f_bavail * disk.f_frsize
+    if size and free - size < left_free:
+        detail = f"the disk has {free} bytes left, and guests leave {left_free} free: disk_free in the [host] table of host.toml"
+        raise HostError("quota", detail=detail)
+
+
+def write_all(file: int, content: bytes, left_free: int = 0) -> None:
+    """Write all of it at the file's position, or at its end if it was opened so; bounds and errors as `check_room`."""
+    check_room(file, len(content), left_free)
     view = memoryview(content)
     while view:
         view = view[os.write(file, view) :]
 
 
-def copy_all(source: int, target: int, check: Callable[[], object]) -> None:
+def copy_all(source: int, target: int, check: Callable[[], object], left_free: int = 0) -> None:
     """Copy an open file from its begin.
 
     Args:
@@ -134,7 +151,7 @@ def copy_all(source: int, target: int, check: Callable[[], object]) -> None:
         check: called before each MiB; what it raises ends the copying.
 
     Raises:
-        HostError: `too-large` for more than 1 GiB.
+        HostError: `too-large` for more than 1 GiB; `quota` as `check_room`.
     """
     total = 0
     while chunk := os.pread(source, CHUNK, total):
@@ -142,16 +159,16 @@ def copy_all(source: int, target: int, check: Callable[[], object]) -> None:
         total += len(chunk)
         if total > COPY_BYTES:
             raise HostError("too-large", detail=f"at most {COPY_BYTES} bytes are copied")
-        write_all(target, chunk)
+        write_all(target, chunk, left_free)
 
 
-def append(fd: int, name: str, content: bytes, detach: bool) -> bool | None:
-    """Add to the end of a file. Arguments, None and what is raised: as `open_file`."""
+def append(fd: int, name: str, content: bytes, detach: bool, left_free: int = 0) -> bool | None:
+    """Add to the end of a file. Arguments, None and what is raised: as `open_file` and `check_room`."""
     file = open_file(fd, name, "append", detach)
     if file is None:
         return None
     try:
-        write_all(file, content)
+        write_all(file, content, left_free)
     finally:
         os.close(file)
     return True

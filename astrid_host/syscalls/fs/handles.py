@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from astrid_host.calls import Call
 from astrid_host.errors import HostError
-from astrid_host.syscalls.fs.content import CONTENT_TAKES, Shared, open_file
+from astrid_host.syscalls.fs.content import CONTENT_TAKES, Shared, check_room, open_file
 from astrid_host.syscalls.fs.gated import READ, READ_WRITE, SHORT_BYTES, WRITE, Gated, Rights
 from astrid_host.syscalls.fs.status import FileStat, file_stat
 from astrid_host.syscalls.interface import syscall
@@ -165,8 +165,12 @@ class Handles(Gated):
                 f"{len(data)} bytes at {offset}: at most {TRANSFER_BYTES} are written at once, up to {LARGEST_OFFSET}"
             )
             raise HostError("too-large", detail=detail)
-        write = partial(handle.work, "write", lambda fd: os.pwrite(fd, data, offset))
+        write = partial(handle.work, "write", lambda fd: self._pwrite(fd, data, offset))
         return write() if len(data) <= SHORT_BYTES else await self.aside(call, write)
+
+    def _pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        check_room(fd, len(data), self._roots.left_free)
+        return os.pwrite(fd, data, offset)
 
     @syscall("[method]file-handle.sync-data", audited=lambda handle: handle.path)
     async def sync_data(self, call: Call, handle: FileHandle) -> None:

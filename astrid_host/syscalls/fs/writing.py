@@ -45,7 +45,7 @@ class Writing(Gated):
         _check_content(content)
 
         def written(fd: int, name: str, _at: Segments) -> bool | None:
-            return replace(fd, name, lambda file: write_all(file, content))
+            return replace(fd, name, lambda file: write_all(file, content, self._roots.left_free))
 
         await self._run(call, len(content), lambda: self.reach(call, path, WRITE, written))
 
@@ -54,9 +54,10 @@ class Writing(Gated):
         """Add to the end of a file, which is created if it is not there. Errors as `write-file`. A file that has other
         names gets a content of its own first."""
         _check_content(content)
+        left = self._roots.left_free
 
         def appended(detach: bool) -> bool:
-            return self.reach(call, path, WRITE, lambda fd, name, _at: append(fd, name, content, detach))
+            return self.reach(call, path, WRITE, lambda fd, name, _at: append(fd, name, content, detach, left))
 
         try:
             await self._run(call, len(content), lambda: appended(False))
@@ -79,7 +80,7 @@ class Writing(Gated):
 
             def copied(check: Callable[[], object]) -> bool:
                 def act(fd: int, name: str, _at: Segments) -> bool | None:
-                    return replace(fd, name, lambda file: copy_all(source, file, check), mode)
+                    return replace(fd, name, lambda file: copy_all(source, file, check, self._roots.left_free), mode)
 
                 return self.reach(call, dst, WRITE, act)
 

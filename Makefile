@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 60
 SOAK_CALLS ?= 100000
 
-.PHONY: setup demo test lint bench fuzz soak guests check-guests lint-guests test-guests clean
+.PHONY: setup demo test lint coverage bench fuzz soak guests check-guests lint-guests test-guests clean
 
 setup: $(VENV)/.ready
 
@@ -40,6 +40,11 @@ $(VENV)/.bench-ready: $(VENV)/.ready
 
 bench: $(VENV)/.bench-ready
 	$(BIN)/python -m benchmarks
+
+coverage: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group coverage
+	$(BIN)/python -m coverage run --source astrid_host -m pytest
+	$(BIN)/python -m coverage report --skip-covered --show-missing
 
 fuzz: setup
 	$(BIN)/python tests/fuzz/fuzz.py $(FUZZ_SECONDS)

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from astrid_host.payloads import ToolCallResult
     from astrid_host.payloads.outside import HostEvent, Tool
     from astrid_host.stats import HostStats, Usage
+    from astrid_host.syscalls.approval import Asked
 
     BUNDLED: Path
 
 __all__ = [
     "BUNDLED",
     "Ask",
+    "Asked",
     "AstridError",
     "CapsuleInfo",
     "Host",
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Ask": "gates",
+    "Asked": "syscalls.approval",
     "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "payloads.outside",

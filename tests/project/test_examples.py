@@ -1,0 +1,37 @@
+"""The programs in `examples/` run as they stand there, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAID = {
+    "embed_trio": ['word_count: {"words":3,"characters":13,"lines":2}', "tool.v1.execute.reverse_text.result olleh"],
+    "embed_asyncio": ['{"words":2,"characters":3,"lines":1}', "olleh"],
+    "approval_policy": ["secrets.md -> Denied: ", "there now: ['today.md']"],
+}
+
+
+def test_each_of_them_is_run_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_it_runs_and_says_what_it_is_about(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for said in SAID[name]:
+        assert said in done.stdout

@@ -1,7 +1,7 @@
 """Answer approvals by a policy of your own, where no person can be asked.
 
-Run it in any folder: `python examples/approval_policy.py`. It writes into a temporary workspace. The policy is asked for each call
-that changes something; a denial is a result that tells the model so.
+Run it in any folder: `python examples/approval_policy.py`. It writes into a temporary workspace. The policy is asked for each
+call that changes something; a denial is a result that tells the model so.
 """
 
 import json

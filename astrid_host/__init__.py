@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from astrid_host.capsules import TrustPolicy, TrustRequest
     from astrid_host.gates import Ask
     from astrid_host.host import Host, open_host
+    from astrid_host.hostcalls.approval import Asked
     from astrid_host.inventory import CapsuleInfo
     from astrid_host.limits import HostLimits
     from astrid_host.listening import HostSubscription
     from astrid_host.payloads import ToolCallResult
     from astrid_host.payloads.outside import HostEvent, Tool
     from astrid_host.stats import HostStats, Usage
-    from astrid_host.syscalls.approval import Asked
 
     BUNDLED: Path
 
@@ -48,7 +48,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Ask": "gates",
-    "Asked": "syscalls.approval",
+    "Asked": "hostcalls.approval",
     "CapsuleInfo": "inventory",
     "Host": "host",
     "HostEvent": "payloads.outside",

@@ -1,6 +1,6 @@
 """`open_host`: puts the rooms together, starts and stops them in order.
 
-Start: engine, stores, bus, turns, host functions, capsules. Stop is the reverse: every call is ended first, then threads,
+Start: engine, stores, bus, scheduler, host functions, capsules. Stop is the reverse: every call is ended first, then threads,
 instances, databases. An exception in the body, or a cancellation of it, stops the host the same way.
 """
 
@@ -20,16 +20,19 @@ import platformdirs
 import trio
 
 from astrid_host import __version__
-from astrid_host.announcing import Announcing
+from astrid_host.announcer import Announcer
 from astrid_host.bundled import APPLICATION, capsules_folder, contracts_files, wit_folder
 from astrid_host.bus import Backlog, Bus, Receiver, Subscription
-from astrid_host.calls import Accounts, Tasks, Turns
-from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Replacing, RunLoops, Trust, trusted_in
+from astrid_host.capsules import Capsule, Consent, Lifecycle, Loader, Registry, Reloader, RunLoops, Trust, trusted_in
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Bounds, Engine, Instances, Linker
 from astrid_host.errors import HostClosed, PayloadError
 from astrid_host.gates import Contracts, Rules
 from astrid_host.host_functions import HostFunctions
+from astrid_host.hostcalls.auditor import Auditor
+from astrid_host.hostcalls.configuration import Configuration
+from astrid_host.hostcalls.lock_retry import LockRetry
+from astrid_host.hostcalls.paths import Roots
 from astrid_host.imports import HostImports
 from astrid_host.installation import own_program
 from astrid_host.inventory import CapsuleInfo, capsule_info
@@ -38,21 +41,18 @@ from astrid_host.limits import HostLimits, host_limits
 from astrid_host.listening import HostSubscription
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, from_value
 from astrid_host.principals import check_principal
+from astrid_host.scheduler import Accounts, Scheduler, Tasks
 from astrid_host.stats import HostStats, Quarantined, usage_of
 from astrid_host.stores import Stores
 from astrid_host.stores.redaction import redacted_logs
 from astrid_host.sweeping import sweep
-from astrid_host.syscalls.auditing import Auditing
-from astrid_host.syscalls.configuration import Configuration
-from astrid_host.syscalls.paths import Roots
-from astrid_host.syscalls.patience import Patience
 from astrid_host.tools import Tools, bound_once
 from astrid_host.topics import KERNEL_TOPICS, check_pattern, check_topic
 from astrid_host.wit import Packages
 
 if TYPE_CHECKING:
-    from astrid_host.syscalls.approval import Policy
-    from astrid_host.syscalls.uplink import Inbound
+    from astrid_host.hostcalls.approval import Policy
+    from astrid_host.hostcalls.uplink import Inbound
 
 log = logging.getLogger(__name__)
 
@@ -73,19 +73,19 @@ class Host:
     def __init__(
         self,
         bus: Bus,
-        turns: Turns,
+        scheduler: Scheduler,
         registry: Registry,
         instances: Instances,
         functions: HostFunctions,
         tools: Tools,
-        replacing: Replacing,
+        reloader: Reloader,
         methods: KernelMethods,
         principal: str,
     ) -> None:
-        self._replacing = replacing
+        self._reloader = reloader
         self.methods = methods
         self._bus = bus
-        self._turns = turns
+        self._scheduler = scheduler
         self._registry = registry
         self._instances = instances
         self._functions = functions
@@ -104,7 +104,7 @@ class Host:
         return [capsule_info(capsule) for capsule in self._registry.refused]
 
     def publish(self, topic: str, payload: Any, *, principal: str | None = None, settle: bool = False) -> int:
-        """Publish an event from outside. From any thread; on the trio thread its handlers take a turn before this returns.
+        """Publish an event from outside. From any thread; on the trio thread a slice of its handlers runs before this returns.
 
         Args:
             topic: at most 256 bytes and 8 segments, none of them empty.
@@ -132,10 +132,10 @@ class Host:
         if len(made.guest) > PAYLOAD_BYTES:
             raise PayloadError(f"the payload has {len(made.guest)} bytes; {PAYLOAD_BYTES} are allowed")
         with self._bus.lock:
-            if self._turns.closing:
+            if self._scheduler.closing:
                 raise HostClosed("this host has stopped: publish inside its `async with open_host(...)`")
             seq = self._bus.publish(topic, made, who, NIL_SOURCE, entering=True, asks=settle).seq
-        self._turns.go()
+        self._scheduler.run_or_wake()
         return seq
 
     def subscribe(
@@ -161,7 +161,7 @@ class Host:
         if principal is not None:
             check_principal(principal)
         source = Receiver(name or pattern, pattern, principal) if observe else Subscription(pattern, principal)
-        return HostSubscription(self._bus, self._turns, source)
+        return HostSubscription(self._bus, self._scheduler, source)
 
     def inbound(self) -> Inbound:
         """What users of other platforms sent through capsules' bridges: `async with` it, then `async for` over it.
@@ -186,7 +186,7 @@ class Host:
         Cancelled before the new version takes over, it changes nothing.
         """
         self._check_open()
-        await self._replacing.reload(capsule)
+        await self._reloader.reload(capsule)
 
     async def unload(self, capsule: str) -> None:
         """Take a capsule out. Calls in flight end; what waits for it is reported as `cancelled`. `reload` takes it in again.
@@ -199,10 +199,10 @@ class Host:
             HostClosed: the host has stopped.
         """
         self._check_open()
-        await self._replacing.unload(capsule)
+        await self._reloader.unload(capsule)
 
     def _check_open(self) -> None:
-        if self._turns.closing:
+        if self._scheduler.closing:
             raise HostClosed("this host has stopped: use it inside its `async with open_host(...)`")
 
     def stats(self) -> HostStats:
@@ -320,14 +320,14 @@ async def open_host(
         bus.redacted = stores.secrets.redactor.whole
         async with _nursery() as nursery:
             threads = workers or min(os.cpu_count() or 1, WORKERS)
-            turns = Turns(engine, bus.lock, threads)
+            scheduler = Scheduler(engine, bus.lock, threads)
             instances, accounts = Instances(memory_bytes=ceilings.memory, threads=threads + 1), Accounts()
             try:
-                dispatcher = Dispatcher(bus, turns, principal, accounts)
+                dispatcher = Dispatcher(bus, scheduler, principal, accounts)
                 bus.sink = dispatcher
-                patience = None if _in_memory(state_dir) else Patience(stores.retries, turns)
-                auditing = Auditing(stores.audit, stores.secrets.redacted, patience)
-                imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery), auditing, ceilings.call_bytes)
+                patience = None if _in_memory(state_dir) else LockRetry(stores.retries, scheduler)
+                auditor = Auditor(stores.audit, stores.secrets.redacted, patience)
+                imports = HostImports(Packages(wit_folder()), Tasks(scheduler, nursery), auditor, ceilings.call_bytes)
                 loader = Loader(
                     engine,
                     Linker(engine.wasmtime, imports),
@@ -335,17 +335,17 @@ async def open_host(
                     dispatcher,
                     rules,
                     instances,
-                    auditing.denied,
+                    auditor.denied,
                     configuration.hide_given,
                     stores.secrets.redacted,
                     ceilings,
                 )
-                lifecycle = Lifecycle(stores.installed, turns, configuration.tell, ceilings.hook_secs)
+                lifecycle = Lifecycle(stores.installed, scheduler, configuration.tell, ceilings.hook_secs)
 
                 def gone(capsule: Capsule) -> None:
                     functions.forget(capsule)
 
-                run_loops = RunLoops(bus, turns, nursery, gone)
+                run_loops = RunLoops(bus, scheduler, nursery, gone)
                 consent = Consent(
                     contracts,
                     bound_once,
@@ -374,7 +374,7 @@ async def open_host(
                 stack.callback(registry.close)
                 functions = HostFunctions(
                     bus,
-                    turns,
+                    scheduler,
                     nursery,
                     stores,
                     roots,
@@ -392,23 +392,25 @@ async def open_host(
                 functions.offer_to(imports)
                 await registry.load(places, strict)
                 _tell_unknown(config or {}, registry)
-                tools = Tools(bus, turns, dispatcher, registry, rules.exchanges, principal, functions.cancel_children)
-                announcing = Announcing(bus, turns, registry, accounts, principal, tools.of)
+                tools = Tools(
+                    bus, scheduler, dispatcher, registry, rules.exchanges, principal, functions.cancel_children
+                )
+                announcer = Announcer(bus, scheduler, registry, accounts, principal, tools.of)
 
                 def changed() -> None:
                     roots.trust(())  # a version that was put there is other files
-                    announcing.change()
+                    announcer.change()
 
                 registry.starting.joined = changed
-                replacing = Replacing(registry, bus, run_loops, turns, nursery, gone, changed, announcing.seen)
-                methods = KernelMethods(bus, turns, registry, replacing, nursery, principal, __version__)
+                reloader = Reloader(registry, bus, run_loops, scheduler, nursery, gone, changed, announcer.seen)
+                methods = KernelMethods(bus, scheduler, registry, reloader, nursery, principal, __version__)
                 nursery.start_soon(configuration.follow)
                 nursery.start_soon(sweep, instances, bus, registry)
-                nursery.start_soon(announcing.run)
-                yield Host(bus, turns, registry, instances, functions, tools, replacing, methods, principal)
+                nursery.start_soon(announcer.run)
+                yield Host(bus, scheduler, registry, instances, functions, tools, reloader, methods, principal)
             finally:
                 bus.stopping = True
-                await turns.close()
+                await scheduler.close()
                 nursery.cancel_scope.cancel()
 
 

@@ -13,30 +13,30 @@ from typing import TYPE_CHECKING
 import trio
 
 from astrid_host.bus import Bus
-from astrid_host.calls import Turns
+from astrid_host.capsule_sockets import CapsuleSockets
 from astrid_host.capsules import LIFECYCLE, Capsule, Registry
-from astrid_host.doorways import Doorways
+from astrid_host.hostcalls import Interface
+from astrid_host.hostcalls.configuration import Configuration
+from astrid_host.hostcalls.ipc import Ipc
+from astrid_host.hostcalls.kv import Kv
+from astrid_host.hostcalls.paths import Roots
+from astrid_host.hostcalls.sys import Sys
+from astrid_host.hostcalls.threads import Threads
 from astrid_host.imports import HostImports
+from astrid_host.scheduler import Scheduler
 from astrid_host.stores import Stores
 from astrid_host.stores.settings import SOCKET_PATH
-from astrid_host.syscalls import Interface
-from astrid_host.syscalls.configuration import Configuration
-from astrid_host.syscalls.ipc import Ipc
-from astrid_host.syscalls.kv import Kv
-from astrid_host.syscalls.paths import Roots
-from astrid_host.syscalls.sys import Sys
-from astrid_host.syscalls.threads import Threads
 
 if TYPE_CHECKING:
-    from astrid_host.syscalls.addresses import Airlock
-    from astrid_host.syscalls.approval import Policy
-    from astrid_host.syscalls.http import Http
-    from astrid_host.syscalls.http.proxies import Proxies
-    from astrid_host.syscalls.interface import Running
-    from astrid_host.syscalls.io import Background
-    from astrid_host.syscalls.process import Tracker
-    from astrid_host.syscalls.questions import Questions
-    from astrid_host.syscalls.uplink import Uplinks
+    from astrid_host.hostcalls.addresses import Airlock
+    from astrid_host.hostcalls.approval import Policy
+    from astrid_host.hostcalls.http import Http
+    from astrid_host.hostcalls.http.proxies import Proxies
+    from astrid_host.hostcalls.interface import Running
+    from astrid_host.hostcalls.io import Background
+    from astrid_host.hostcalls.process import Tracker
+    from astrid_host.hostcalls.questions import Questions
+    from astrid_host.hostcalls.uplink import Uplinks
 
 
 PACKAGES = ("ipc", "kv", "sys", "fs", "io", "http", "net", "process", "approval", "elicit", "identity", "uplink")
@@ -47,7 +47,7 @@ class HostFunctions:
 
     Args:
         bus: where they publish.
-        turns: who wakes guests that wait.
+        scheduler: who wakes guests that wait.
         nursery: in which work goes on while no guest waits for it.
         stores: where they keep things.
         roots: what guests' paths lead into.
@@ -68,7 +68,7 @@ class HostFunctions:
     def __init__(
         self,
         bus: Bus,
-        turns: Turns,
+        scheduler: Scheduler,
         nursery: trio.Nursery,
         stores: Stores,
         roots: Roots,
@@ -84,7 +84,7 @@ class HostFunctions:
         policy: Policy | None = None,
     ) -> None:
         self._bus = bus
-        self._turns = turns
+        self._scheduler = scheduler
         self._nursery = nursery
         self._stores = stores
         self._roots = roots
@@ -97,12 +97,12 @@ class HostFunctions:
         self._policy = policy
         self._proxies: Proxies | None = None
         if proxy_from_env:
-            from astrid_host.syscalls.http.proxies import Proxies
+            from astrid_host.hostcalls.http.proxies import Proxies
 
             self._proxies = Proxies.of_environment()
         self._threads = Threads()
-        self._doorways = Doorways(private, owner)
-        configuration.answer(SOCKET_PATH, self._doorways.told)
+        self._capsule_sockets = CapsuleSockets(private, owner)
+        configuration.answer(SOCKET_PATH, self._capsule_sockets.told)
         if self._allow_local:
             try:
                 _ = self._airlock  # made to read its rows
@@ -140,45 +140,45 @@ class HostFunctions:
 
     @cached_property
     def _airlock(self) -> Airlock:
-        from astrid_host.syscalls.addresses import Airlock
+        from astrid_host.hostcalls.addresses import Airlock
 
         return Airlock(self._allow_local)
 
     @cached_property
     def _background(self) -> Background:
-        from astrid_host.syscalls.io import Background
+        from astrid_host.hostcalls.io import Background
 
-        return Background(self._turns, self._nursery)
+        return Background(self._scheduler, self._nursery)
 
     @cached_property
     def _questions(self) -> Questions:
-        from astrid_host.syscalls.questions import Questions
+        from astrid_host.hostcalls.questions import Questions
 
-        return Questions(self._bus, self._turns, self._bus.received)
+        return Questions(self._bus, self._scheduler, self._bus.received)
 
     @cached_property
     def _tracker(self) -> Tracker:
-        from astrid_host.syscalls.process import Tracker
+        from astrid_host.hostcalls.process import Tracker
 
         return Tracker(self._bus, self._background, self._roots, self._private)
 
     @cached_property
     def _client(self) -> Http:
-        from astrid_host.syscalls.http import Http
+        from astrid_host.hostcalls.http import Http
 
         return Http(self._airlock, self._background, self._proxies)
 
     @cached_property
     def uplinks(self) -> Uplinks:
         """The bridges to other platforms."""
-        from astrid_host.syscalls.uplink import Uplinks
+        from astrid_host.hostcalls.uplink import Uplinks
 
-        return Uplinks(self._turns)
+        return Uplinks(self._scheduler)
 
     # The packages.
 
     def _ipc(self) -> Iterable[Interface]:
-        return (Ipc(self._bus, self._turns),)
+        return (Ipc(self._bus, self._scheduler),)
 
     def _kv(self) -> Iterable[Interface]:
         return (Kv(self._stores.kv, self._threads),)
@@ -188,48 +188,48 @@ class HostFunctions:
         return (Sys(self._registry, self._configuration, complete, redacted, self._roots.workspace),)
 
     def _fs(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.fs import Fs, Views
+        from astrid_host.hostcalls.fs import Fs, Views
 
         return (Fs(self._roots, Views(self._registry.folders, self._wit), self._threads),)
 
     def _io(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.io import Errors, Poll, Streams
+        from astrid_host.hostcalls.io import Errors, Poll, Streams
 
-        return Errors(), Poll(self._bus, self._turns), Streams()
+        return Errors(), Poll(self._bus, self._scheduler), Streams()
 
     def _http(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.http import Http10, Http11
+        from astrid_host.hostcalls.http import Http10, Http11
 
         return Http10(self._client), Http11(self._client)
 
     def _net(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.net import interfaces
+        from astrid_host.hostcalls.net import interfaces
 
-        return interfaces(self._background, self._airlock, self._doorways)
+        return interfaces(self._background, self._airlock, self._capsule_sockets)
 
     def _process(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.process import Process
+        from astrid_host.hostcalls.process import Process
 
         return (Process(self._tracker),)
 
     def _approval(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.approval import Approval
+        from astrid_host.hostcalls.approval import Approval
 
         workspace, redacted = str(self._workspace.resolve()), self._stores.secrets.redactor.whole
         return (Approval(self._questions, self._stores.approvals, workspace, self._policy, redacted=redacted),)
 
     def _elicit(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.elicit import Elicit
+        from astrid_host.hostcalls.elicit import Elicit
 
         return (Elicit(self._questions, self._stores.secrets, _in_lifecycle),)
 
     def _identity(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.identity import Identity
+        from astrid_host.hostcalls.identity import Identity
 
         return (Identity(self._stores.identities),)
 
     def _uplink(self) -> Iterable[Interface]:
-        from astrid_host.syscalls.uplink import Uplink
+        from astrid_host.hostcalls.uplink import Uplink
 
         return (Uplink(self.uplinks),)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from astrid_host.abi import HOST_BYTES
-from astrid_host.calls import Tasks
 from astrid_host.engine import Import
-from astrid_host.syscalls.auditing import Auditing
-from astrid_host.syscalls.denied import Denied
-from astrid_host.syscalls.interface import HostFunction, Interface
+from astrid_host.hostcalls.auditor import Auditor
+from astrid_host.hostcalls.denied import Denied
+from astrid_host.hostcalls.interface import HostFunction, Interface
+from astrid_host.scheduler import Tasks
 from astrid_host.wit import Packages
 from astrid_host.wit.types import Interface as WitInterface
 from astrid_host.wit.types import Resource
@@ -31,17 +31,17 @@ class HostImports:
     Args:
         packages: the WIT packages.
         tasks: runs host functions that are `async def`.
-        auditing: makes rows of calls; None for a host that keeps none.
+        auditor: makes rows of calls; None for a host that keeps none.
         call_bytes: the most that any of them may take.
     """
 
     def __init__(
-        self, packages: Packages, tasks: Tasks, auditing: Auditing | None = None, call_bytes: int = HOST_BYTES
+        self, packages: Packages, tasks: Tasks, auditor: Auditor | None = None, call_bytes: int = HOST_BYTES
     ) -> None:
         self._call_bytes = call_bytes
         self._packages = packages
         self._tasks = tasks
-        self._auditing = auditing
+        self._auditor = auditor
         self._offered: dict[str, Callable[[], Iterable[Interface]]] = {}
         self._provided: dict[str, dict[str, HostFunction]] = {}
 
@@ -72,8 +72,8 @@ class HostImports:
         provided = self._provided.get(module, {}).get(name)
         function = provided or Denied(interface).functions()[name]
         takes = min(function.takes or TAKES.get(package, OTHERS_TAKE), self._call_bytes)
-        if self._auditing is not None and provided is not None:
-            function = self._auditing.audited(module, function)
+        if self._auditor is not None and provided is not None:
+            function = self._auditor.audited(module, function)
         if function.waits:
             return Import(declared, self._tasks.waiting(function.run), True, takes)
         return Import(declared, function.run, function.suspends, takes)

@@ -19,10 +19,10 @@ from typing import Any
 import trio
 
 from astrid_host.bus import Bus, Event
-from astrid_host.calls import Turns
-from astrid_host.capsules import Capsule, Registry, Replacing, unsatisfied
+from astrid_host.capsules import Capsule, Registry, Reloader, unsatisfied
 from astrid_host.errors import AstridError, PayloadError
 from astrid_host.payloads import NIL_SOURCE, PAYLOAD_BYTES, Payload, RawJson, from_value
+from astrid_host.scheduler import Scheduler
 from astrid_host.tools import EXECUTE, tools_of
 from astrid_host.topics import REQUESTS, RESPONSES, acl_allows
 
@@ -36,9 +36,9 @@ class KernelMethods:
 
     Args:
         bus: where requests come from.
-        turns: runs what hears the answers.
+        scheduler: runs what hears the answers.
         registry: the capsules.
-        replacing: reloads and unloads them.
+        reloader: reloads and unloads them.
         nursery: in which that goes on.
         owner: the host's principal.
         version: the host's.
@@ -51,17 +51,17 @@ class KernelMethods:
     def __init__(
         self,
         bus: Bus,
-        turns: Turns,
+        scheduler: Scheduler,
         registry: Registry,
-        replacing: Replacing,
+        reloader: Reloader,
         nursery: trio.Nursery,
         owner: str,
         version: str,
     ) -> None:
         self._bus = bus
-        self._turns = turns
+        self._scheduler = scheduler
         self._registry = registry
-        self._replacing = replacing
+        self._reloader = reloader
         self._nursery = nursery
         self._owner = owner
         self._version = version
@@ -100,7 +100,7 @@ class KernelMethods:
         elif method in self._changes:
             change = self._changes[method]
             given = params if isinstance(params, dict) else {}
-            self._turns.tell(lambda: self._nursery.start_soon(self._change, event, change, given))
+            self._scheduler.call_soon(lambda: self._nursery.start_soon(self._change, event, change, given))
         else:
             known = ", ".join((*self._tells, *self._changes))
             self._answer(event, "Error", f"there is no method {method[:64]!r}; there are: {known}")
@@ -137,22 +137,22 @@ class KernelMethods:
             status, data = "Error", f"a fault of the host: {_telling(error)}"
         with self._bus.lock:
             self._answer(event, status, data)
-        self._turns.go()
+        self._scheduler.run_or_wake()
 
     # What changes the host.
 
     async def _reload(self, params: Mapping[str, Any]) -> Any:
-        await self._replacing.reload(_text(params, "id"))
+        await self._reloader.reload(_text(params, "id"))
         return {"id": params["id"]}
 
     async def _unload(self, params: Mapping[str, Any]) -> Any:
-        await self._replacing.unload(_text(params, "id"))
+        await self._reloader.unload(_text(params, "id"))
         return {"id": params["id"]}
 
     async def _stop(self, _params: Mapping[str, Any]) -> Any:
         if self.shut_down is None:
             raise AstridError("this host is part of another program, which stops it")
-        self._turns.tell(self.shut_down)
+        self._scheduler.call_soon(self.shut_down)
         return {}
 
     # What only tells. The lock is held.

@@ -14,9 +14,9 @@ import msgspec
 import trio
 
 from astrid_host.bus import Bus, Event, Receiver, Subscription
-from astrid_host.calls import Turns
 from astrid_host.errors import HostClosed
 from astrid_host.payloads.outside import HostEvent
+from astrid_host.scheduler import Scheduler
 
 IN_A_ROW = 64  # so many events may be taken before others have their turn
 
@@ -47,9 +47,9 @@ class HostSubscription:
     receiver has one order for all.
     """
 
-    def __init__(self, bus: Bus, turns: Turns, source: Subscription | Receiver) -> None:
+    def __init__(self, bus: Bus, scheduler: Scheduler, source: Subscription | Receiver) -> None:
         self._bus = bus
-        self._turns = turns
+        self._scheduler = scheduler
         self._source = source
         self._source.listener = self._heard
         self._waiting: dict[trio.Event, None] = {}
@@ -72,13 +72,13 @@ class HostSubscription:
                 self._bus.ring.join(self._source, self._bus.seq)
             else:
                 self._bus.subscribe(self._source)
-        self._turns.at_end(self._wake_all)
+        self._scheduler.call_at_end(self._wake_all)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._turns.not_at_end(self._wake_all)
+        self._scheduler.not_call_at_end(self._wake_all)
         self._left = True
         self._wake_all()
         with self._bus.lock:
@@ -108,7 +108,7 @@ class HostSubscription:
             try:
                 if self._left:
                     raise StopAsyncIteration
-                if self._turns.closed:
+                if self._scheduler.closed:
                     raise HostClosed("this host has stopped: no event will follow")
                 await arrived.wait()
             except trio.Cancelled:
@@ -123,7 +123,7 @@ class HostSubscription:
     @property
     def stopped(self) -> bool:
         """No event will follow: the host has stopped."""
-        return self._turns.closed
+        return self._scheduler.closed
 
     def take(self) -> Event | None:
         """The next event, if there is one."""
@@ -141,9 +141,9 @@ class HostSubscription:
 
     def _heard(self) -> None:
         """There is something to take; the bus's lock is held, on any thread."""
-        self._turns.served = True
+        self._scheduler.served = True
         if self._waiting:
-            self._turns.tell(self._wake)
+            self._scheduler.call_soon(self._wake)
 
     def _wake(self) -> None:
         """Let the task that waits longest look for an event."""

@@ -14,16 +14,16 @@ import trio
 
 from astrid_host.bundled import APPLICATION, wit_folder
 from astrid_host.bus import Bus
-from astrid_host.calls import Accounts, Tasks, Turns
 from astrid_host.capsules import Capsule, Loader
 from astrid_host.capsules.probing import unknown_actions
 from astrid_host.dispatch import Dispatcher
 from astrid_host.engine import Engine, Instances, Linker
 from astrid_host.errors import LoadError
 from astrid_host.gates import Contracts, Rules
+from astrid_host.hostcalls import Interface, Running, hostcall
 from astrid_host.imports import HostImports
 from astrid_host.manifest import Manifest, Problem
-from astrid_host.syscalls import Interface, Running, syscall
+from astrid_host.scheduler import Accounts, Scheduler, Tasks
 from astrid_host.wit import Packages
 
 OWNER = "check"
@@ -34,19 +34,19 @@ class Harmless(Interface):
 
     wit = ("astrid:sys/host@1.0.0",)
 
-    @syscall("log")
+    @hostcall("log")
     def log(self, _call: Running, _level: str, _message: str) -> None:
         """Nobody reads it."""
 
-    @syscall("random-bytes")
+    @hostcall("random-bytes")
     def random_bytes(self, _call: Running, length: int) -> bytes:
         return os.urandom(min(length, 4096))
 
-    @syscall("clock-ms")
+    @hostcall("clock-ms")
     def clock_ms(self, _call: Running) -> int:
         return time.time_ns() // 1_000_000
 
-    @syscall("clock-monotonic-ns")
+    @hostcall("clock-monotonic-ns")
     def clock_monotonic_ns(self, _call: Running) -> int:
         return time.monotonic_ns()
 
@@ -60,22 +60,22 @@ async def probe(folder: Path, manifest: Manifest) -> list[Problem]:
     engine = Engine(Path(platformdirs.user_cache_dir(APPLICATION)) / "modules")
     bus, accounts = Bus(), Accounts()
     async with trio.open_nursery() as nursery:
-        turns = Turns(engine, bus.lock, 1)
+        scheduler = Scheduler(engine, bus.lock, 1)
         try:
-            dispatcher = Dispatcher(bus, turns, OWNER, accounts)
-            imports = HostImports(Packages(wit_folder()), Tasks(turns, nursery))
+            dispatcher = Dispatcher(bus, scheduler, OWNER, accounts)
+            imports = HostImports(Packages(wit_folder()), Tasks(scheduler, nursery))
             imports.provide([Harmless()])
             loader = Loader(engine, Linker(engine.wasmtime, imports), bus, dispatcher, Rules(Contracts()), Instances())
             capsule = Capsule(manifest.package.name, folder, False, OWNER, accounts)
             capsule.described_by(manifest)
             try:
-                unknown = await unknown_actions(capsule, loader, turns)
+                unknown = await unknown_actions(capsule, loader, scheduler)
             except LoadError as error:
                 return [Problem("error", str(error), where, 1, 1, "")]
             finally:
                 capsule.close()
         finally:
-            await turns.close()
+            await scheduler.close()
             nursery.cancel_scope.cancel()
     problems = []
     for row in manifest.handlers:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from astrid_host.calls import Account
+from astrid_host.scheduler import Account
 
 NO_FAILURES: Mapping[str, int] = MappingProxyType({})
 

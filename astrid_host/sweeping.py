@@ -13,7 +13,7 @@ import trio
 
 from astrid_host.bus import Bus
 from astrid_host.capsules import Registry
-from astrid_host.engine import Instances, trim
+from astrid_host.engine import Instances, reap_compilers, trim
 
 SWEEP_S = 10.0
 SWEPT_AT_ONCE = 64
@@ -26,9 +26,11 @@ def _batches(things: list[T]) -> Iterator[list[T]]:
 
 
 async def sweep(instances: Instances, bus: Bus, registry: Registry) -> None:
-    """Close instances that have been idle for a minute, and forget queues that were not used for as long; some at a time."""
+    """Close instances that have been idle for a minute, and forget queues that were not used for as long; some at a time.
+    Compilers that ended for want of work are reaped."""
     while True:
         await trio.sleep(SWEEP_S)
+        reap_compilers()
         now = time.monotonic()
         idle = instances.take_idle(now)
         for batch in _batches(idle):

@@ -1,7 +1,7 @@
 """A tool call while other guests compute: none, one, two or four of them, on behalf of as many principals.
 
-Guests that compute for long are handed over to the crew. A call is measured only when each of them has begun and is off the
-loop's thread, so their first hand-over does not count. Each turn has a host of its own, whose end ends the guests.
+Guests that compute for long are handed over to the worker pool. A call is measured only when each of them has begun and is off
+the loop's thread, so their first hand-over does not count. Each turn has a host of its own, whose end ends the guests.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from astrid_host.capsules.discovery import find_folders, trusted_in, unsatisfied
 from astrid_host.capsules.lifecycle import LIFECYCLE, Lifecycle
 from astrid_host.capsules.loading import EXPORTS, Loader
 from astrid_host.capsules.registry import Registry
-from astrid_host.capsules.replacing import Replacing
+from astrid_host.capsules.reloader import Reloader
 from astrid_host.capsules.runloops import RunLoops
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Lifecycle",
     "Loader",
     "Registry",
-    "Replacing",
+    "Reloader",
     "RunLoops",
     "Trust",
     "TrustPolicy",

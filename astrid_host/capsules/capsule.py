@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from astrid_host.calls import Account, Accounts, Call
 from astrid_host.capsules.files import Files
 from astrid_host.dispatch import Handler, Quarantine, Queues
 from astrid_host.engine import Entry, Pool, Prelinked
 from astrid_host.errors import LoadError
 from astrid_host.gates import Ask, SubscribeGate
+from astrid_host.hostcalls.ipc import Publisher
 from astrid_host.manifest import Limits, Manifest, Problem
-from astrid_host.syscalls.ipc import Publisher
+from astrid_host.scheduler import Account, Accounts, Call
 
 State: TypeAlias = Literal["loading", "ready", "failed", "shadowed", "unloaded"]
 HOOK, RUN = "astrid-hook-trigger", "run"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import trio
 
-from astrid_host.calls import Turns, call_once
 from astrid_host.capsules.capsule import Capsule
 from astrid_host.errors import GuestFailed, LoadError
 from astrid_host.manifest.versions import parse_version
+from astrid_host.scheduler import Scheduler, call_once
 from astrid_host.stores import InstalledStore
 
 INSTALL, UPGRADE = "astrid-install", "astrid-upgrade"
@@ -26,7 +26,7 @@ class Lifecycle:
 
     Args:
         installed: what was loaded before.
-        turns: runs the guests.
+        scheduler: runs the guests.
         tell: sets what `get-config` answers to a capsule; None takes it back.
         hook_secs: for how long one may run.
     """
@@ -34,13 +34,13 @@ class Lifecycle:
     def __init__(
         self,
         installed: InstalledStore,
-        turns: Turns,
+        scheduler: Scheduler,
         tell: Callable[[str, str, str | None], None],
         hook_secs: float = 30.0,
     ) -> None:
         self._hook_secs = hook_secs
         self._installed = installed
-        self._turns = turns
+        self._scheduler = scheduler
         self._tell = tell
 
     async def begin(self, capsule: Capsule) -> None:
@@ -72,7 +72,7 @@ class Lifecycle:
             return
         with trio.move_on_after(self._hook_secs) as bound:
             try:
-                await call_once(self._turns, capsule, entry, (), capsule.owner, capsule.timeout_s)
+                await call_once(self._scheduler, capsule, entry, (), capsule.owner, capsule.timeout_s)
             except GuestFailed as error:
                 raise LoadError(f"{capsule.id}: its {hook} failed, so it is not loaded: {error}") from None
         if bound.cancelled_caught:

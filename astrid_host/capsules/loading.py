@@ -16,7 +16,6 @@ from blake3 import blake3
 
 from astrid_host.abi import ExportKind, export_kinds
 from astrid_host.bus import Bus
-from astrid_host.calls import Call
 from astrid_host.capsules.capsule import HOOK, RUN, Capsule
 from astrid_host.capsules.denials import Denials
 from astrid_host.capsules.files import Files, module_file
@@ -24,11 +23,12 @@ from astrid_host.dispatch import Dispatcher, Handler
 from astrid_host.engine import Engine, Instances, Linker, Module, Pool, Prelinked, Source
 from astrid_host.errors import LoadError, ModuleRefused
 from astrid_host.gates import Rules
+from astrid_host.hostcalls.ipc import Publisher
 from astrid_host.limits import HostLimits
 from astrid_host.manifest import Limits, Manifest, Meta, read_meta, read_module
 from astrid_host.manifest.meta import META, meta_of
 from astrid_host.payloads import source_id
-from astrid_host.syscalls.ipc import Publisher
+from astrid_host.scheduler import Call
 from astrid_host.wit.types import Field, Function, ListOf, OptionOf, Primitive, Record
 
 log = logging.getLogger(__name__)

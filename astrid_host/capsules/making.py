@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import trio
 
-from astrid_host.calls import Turns, call_once
 from astrid_host.capsules.capsule import Capsule
 from astrid_host.engine import Entry
 from astrid_host.errors import GuestFailed, LoadError
+from astrid_host.scheduler import Scheduler, call_once
 
 MAKING_S = 10.0
 
@@ -29,11 +29,11 @@ class _NoExport:
         raise _MadeError("nothing of it is to be called")
 
 
-async def make_instance(turns: Turns, capsule: Capsule) -> None:
+async def make_instance(scheduler: Scheduler, capsule: Capsule) -> None:
     """Make an instance of it and close it again.
 
     Args:
-        turns: runs the guest.
+        scheduler: runs the guest.
         capsule: its module is built.
 
     Raises:
@@ -45,7 +45,7 @@ async def make_instance(turns: Turns, capsule: Capsule) -> None:
     arguments: tuple[Any, ...] = ()
     with trio.move_on_after(MAKING_S) as bound:
         try:
-            await call_once(turns, capsule, no_export, arguments, capsule.owner, min(capsule.timeout_s, MAKING_S))
+            await call_once(scheduler, capsule, no_export, arguments, capsule.owner, min(capsule.timeout_s, MAKING_S))
         except _MadeError:
             return
         except GuestFailed as error:

@@ -6,16 +6,16 @@ counts, because any other is what a guest may rightly say to an empty payload.
 
 from __future__ import annotations
 
-from astrid_host.calls import Turns, call_once
 from astrid_host.capsules.capsule import HOOK, Capsule
 from astrid_host.capsules.loading import Loader
 from astrid_host.errors import GuestFailed
+from astrid_host.scheduler import Scheduler, call_once
 
 UNKNOWN = ("unknown hook action", "unknown tool:", "unknown action")
 PROBE_S = 5.0
 
 
-async def unknown_actions(capsule: Capsule, loader: Loader, turns: Turns) -> list[str]:
+async def unknown_actions(capsule: Capsule, loader: Loader, scheduler: Scheduler) -> list[str]:
     """The actions of the manifest's handlers that the guest does not answer to.
 
     Raises:
@@ -29,7 +29,7 @@ async def unknown_actions(capsule: Capsule, loader: Loader, turns: Turns) -> lis
     unknown = []
     for action in dict.fromkeys(row.handler for row in capsule.manifest.handlers if row.handler):
         try:
-            result = await call_once(turns, capsule, capsule.hook, (action, b"{}"), capsule.owner, PROBE_S)
+            result = await call_once(scheduler, capsule, capsule.hook, (action, b"{}"), capsule.owner, PROBE_S)
         except GuestFailed:
             continue
         if result.action in ("deny", "abort") and (result.data or "").startswith(UNKNOWN):

@@ -18,7 +18,6 @@ import trio
 from astrid_host import manifest as manifests
 from astrid_host.abi import ExportKind
 from astrid_host.bus import Bus
-from astrid_host.calls import Accounts
 from astrid_host.capsules.capsule import HOOK, Capsule
 from astrid_host.capsules.consent import Consent
 from astrid_host.capsules.discovery import find_folders, in_load_order, unsatisfied
@@ -32,6 +31,7 @@ from astrid_host.dispatch import Dispatcher
 from astrid_host.errors import AstridError, LoadError
 from astrid_host.gates import Contracts, gives_way
 from astrid_host.manifest import Manifest
+from astrid_host.scheduler import Accounts
 
 log = logging.getLogger(__name__)
 asides = logging.getLogger("astrid_host.aside")  # that one takes another's place is told by every command
@@ -273,7 +273,7 @@ class Registry:
         """Build it for a host that starts. Raises AstridError."""
         run = await self._loader.build(capsule)
         if run is ExportKind.STUB and self.replaces(capsule):  # others take the time to see at their first call
-            await make_instance(self._dispatcher.turns, capsule)
+            await make_instance(self._dispatcher.scheduler, capsule)
         return run
 
     async def start(self, capsule: Capsule, run: ExportKind) -> None:
@@ -303,7 +303,7 @@ class Registry:
         try:
             run = await self._loader.build(capsule)
             if run is ExportKind.STUB:  # else its run loop shows
-                await make_instance(self._dispatcher.turns, capsule)
+                await make_instance(self._dispatcher.scheduler, capsule)
             await self._run_hook(capsule)
         except BaseException:
             capsule.close()

@@ -14,12 +14,12 @@ from collections.abc import Callable
 import trio
 
 from astrid_host.bus import Bus, Failure
-from astrid_host.calls import Call, Pace, Turns
 from astrid_host.capsules.capsule import RUN, Capsule
 from astrid_host.dispatch.outcomes import failed, with_refusals
 from astrid_host.errors import GuestCancelled
+from astrid_host.hostcalls.ipc import report_refusals
 from astrid_host.payloads import NIL_SOURCE, from_value
-from astrid_host.syscalls.ipc import report_refusals
+from astrid_host.scheduler import Call, Pace, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +47,15 @@ class RunLoop:
         self._bus = bus
         self._ended = ended
 
-    def start(self, turns: Turns) -> Call:
+    def start(self, scheduler: Scheduler) -> Call:
         """Begin; the first turn runs it until it waits."""
         capsule = self.capsule
         assert capsule.linked is not None, "its module is loaded"
         entry = capsule.linked.entries[RUN]
         call = Call(capsule, entry, (), capsule.owner, None, self, capsule.timeout_s, follows=True)
         capsule.run_loop = call
-        with turns.lock:
-            turns.schedule_locked(call)
+        with scheduler.lock:
+            scheduler.schedule_locked(call)
         return call
 
     def ended(self, call: Call, failure: BaseException | None) -> None:
@@ -91,16 +91,20 @@ class RunLoops:
 
     Args:
         bus: where failures are told.
-        turns: runs them.
+        scheduler: runs them.
         nursery: in which those that failed are started again.
         gone: called with a capsule whose run loop is over: what the host keeps for it can go.
     """
 
     def __init__(
-        self, bus: Bus, turns: Turns, nursery: trio.Nursery, gone: Callable[[Capsule], None] = lambda _capsule: None
+        self,
+        bus: Bus,
+        scheduler: Scheduler,
+        nursery: trio.Nursery,
+        gone: Callable[[Capsule], None] = lambda _capsule: None,
     ) -> None:
         self._bus = bus
-        self._turns = turns
+        self._scheduler = scheduler
         self._nursery = nursery
         self._gone = gone
         self._over: dict[Capsule, trio.Event] = {}
@@ -122,15 +126,15 @@ class RunLoops:
 
         def ended(stub: bool, failure: str) -> None:
             verdict.append(stub)
-            self._turns.tell(is_over)
-            if failure and not self._turns.closing:
+            self._scheduler.call_soon(is_over)
+            if failure and not self._scheduler.closing:
                 self._tell_failed(capsule, failure)
-                self._turns.tell(lambda: self._after_failure(capsule, time.monotonic() - begun))
-            self._turns.ring()
+                self._scheduler.call_soon(lambda: self._after_failure(capsule, time.monotonic() - begun))
+            self._scheduler.wake_loop()
 
-        call = RunLoop(capsule, self._bus, ended).start(self._turns)
+        call = RunLoop(capsule, self._bus, ended).start(self._scheduler)
         capsule.state = "ready"
-        self._turns.go()
+        self._scheduler.run_or_wake()
         with trio.move_on_after(STUB_S):
             while not verdict and not call.reached:
                 with trio.move_on_after(LOOK_S):
@@ -154,9 +158,9 @@ class RunLoops:
         capsule.state = "unloaded"
         call = capsule.run_loop
         if call is not None:
-            with self._turns.lock:
-                self._turns.cancel_locked(call, GuestCancelled(f"{capsule.id} is unloaded"))
-            self._turns.go()
+            with self._scheduler.lock:
+                self._scheduler.cancel_locked(call, GuestCancelled(f"{capsule.id} is unloaded"))
+            self._scheduler.run_or_wake()
             over = self._over.get(capsule)
             if over is not None:
                 await over.wait()
@@ -184,7 +188,7 @@ class RunLoops:
 
     async def _again(self, capsule: Capsule, pause_s: float) -> None:
         await trio.sleep(pause_s)
-        if capsule.state != "failed" or self._turns.closing:
+        if capsule.state != "failed" or self._scheduler.closing:
             return
         log.info("%s: its run loop is started again", capsule.id)
         self._gone(capsule)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from astrid_host.control.greeting import About
     from astrid_host.host import Host
-    from astrid_host.syscalls.approval import Policy
+    from astrid_host.hostcalls.approval import Policy
 
 log = logging.getLogger("astrid_host.run")
 SAID_NO, USAGE, HOST_FAILURE, INTERRUPTED = 1, 2, 3, 130

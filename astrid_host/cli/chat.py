@@ -152,7 +152,7 @@ async def _interrupt(
 
 def _tell_of_proxies(screen: Screen) -> None:
     """Say that proxies are not used: the turn may have failed for that."""
-    from astrid_host.syscalls.http.proxies import in_environment
+    from astrid_host.hostcalls.http.proxies import in_environment
 
     if names := in_environment():
         screen.note(f"{' and '.join(names)} of the environment is not used: --proxy-from-env asks servers through it")
@@ -188,7 +188,7 @@ def _decide(yes: bool, keyboard: Keyboard, screen: Screen, principal: str, optio
 
 
 def _denied(request: ApprovalRequired, principal: str, options: str) -> str:
-    from astrid_host.syscalls.approval import Asked, mend
+    from astrid_host.hostcalls.approval import Asked, mend
 
     found = _ASKER.fullmatch(request.reason)
     asked = Asked(found[1] if found else "CAPSULE", principal, request.action, request.resource, None)

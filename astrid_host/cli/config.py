@@ -264,7 +264,7 @@ def _fault(kind: str, choices: tuple[str, ...], value: str) -> str | None:
 
 
 def _rows(stores: Stores, capsules: Iterable[Found]) -> list[Row]:
-    from astrid_host.syscalls.sys import configured
+    from astrid_host.hostcalls.sys import configured
 
     plain, secret = stores.settings.all(), stores.secrets.all()
     rows = []

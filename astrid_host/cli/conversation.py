@@ -19,9 +19,9 @@ import trio
 from astrid_host.bus import FAILED
 from astrid_host.cli.answering import Allowances, answer, question_in
 from astrid_host.errors import AstridError
+from astrid_host.hostcalls.approval import ANSWERS, TOPIC
 from astrid_host.kernel_methods import ANSWER, PROMPT
 from astrid_host.payloads import NIL_SOURCE
-from astrid_host.syscalls.approval import ANSWERS, TOPIC
 from astrid_host.tools.topics import REQUEST, RESULT
 
 if TYPE_CHECKING:

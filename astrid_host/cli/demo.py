@@ -28,8 +28,8 @@ from astrid_host.control.policies import CallPolicies
 from astrid_host.tools.topics import TOOL_TOPICS
 
 if TYPE_CHECKING:
+    from astrid_host.hostcalls.approval import Asked
     from astrid_host.payloads.kinds import ApprovalRequired
-    from astrid_host.syscalls.approval import Asked
 
 SHOWN = 400  # characters of a result
 PROJECT = Path(__file__).resolve().parents[2]

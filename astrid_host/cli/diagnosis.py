@@ -250,7 +250,7 @@ def _no_linux(name: str) -> Check:
 
 def sandbox() -> Check:
     """Children of capsules run in it, when it works."""
-    from astrid_host.syscalls.process import sandbox_state
+    from astrid_host.hostcalls.process import sandbox_state
 
     state = sandbox_state()
     if state.works and not state.shares_network:
@@ -261,7 +261,7 @@ def sandbox() -> Check:
 
 def sandbox_of_this_user() -> Check:
     """The sandbox, and what it does not take from the children of a host that is root."""
-    from astrid_host.syscalls.process import remains_of_root
+    from astrid_host.hostcalls.process import remains_of_root
 
     check, remains = sandbox(), remains_of_root()
     if remains is None:

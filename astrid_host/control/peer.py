@@ -30,9 +30,9 @@ from astrid_host.bus import Event
 from astrid_host.control.executed import Approvals
 from astrid_host.control.frames import Frames, Share
 from astrid_host.control.greeting import About, Greeting
+from astrid_host.control.limiter import ConnectionLimiter
 from astrid_host.control.merging import Merged, merged
 from astrid_host.control.policies import CallPolicies
-from astrid_host.control.room import Room
 from astrid_host.errors import AstridError, HostClosed, PayloadError
 from astrid_host.host import Host
 from astrid_host.payloads import NIL_SOURCE, IpcMessage, Payload, RawJson, from_value
@@ -89,18 +89,20 @@ class Peer:
         host: whom it talks to; made with these policies.
         policies: answer what its calls ask for.
         about: what it is told of the host.
-        room: where it has a place, or is told that there is none.
+        limiter: where it has a place, or is told that there is none.
         share: what its frames may take, with those of all others.
 
     Attributes:
         scope: cancelled, its connection is closed.
     """
 
-    def __init__(self, host: Host, policies: CallPolicies, about: About, room: Room, share: Share) -> None:
+    def __init__(
+        self, host: Host, policies: CallPolicies, about: About, limiter: ConnectionLimiter, share: Share
+    ) -> None:
         self._host = host
         self._policies = policies
         self._about = about
-        self._room = room
+        self._limiter = limiter
         self._share = share
         self._heard = trio.current_time()
         self._free = trio.Semaphore(UNDER_WAY)
@@ -136,13 +138,13 @@ class Peer:
 
     async def _run(self, sock: trio.socket.SocketType) -> None:
         async with AsyncExitStack() as stack:
-            with self._room.at_the_door(self):
+            with self._limiter.shaking_hands(self):
                 try:
                     self._greeting = await self._let_in(sock)
                     self._principal = self._greeting.claimed_principal or self._host.principal
-                    if not self._room.let_in(self):
+                    if not self._limiter.let_in(self):
                         raise HandshakeFailed("the host is full: as many use it as may; close one, or try again later")
-                    stack.callback(self._room.has_left, self)
+                    stack.callback(self._limiter.has_left, self)
                     events = await stack.enter_async_context(self._wanted())
                 except HandshakeFailed as failed:
                     await answer(sock, Response("error", VERSION, __version__, reason=failed.args[0]))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from astrid_host.control.executed import Approvals, Executed
-from astrid_host.syscalls.approval import Asked, mend
+from astrid_host.hostcalls.approval import Asked, mend
 from astrid_host.tools import Askers, Tools
 
 

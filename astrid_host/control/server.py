@@ -16,9 +16,9 @@ import trio
 
 from astrid_host.control.frames import Share
 from astrid_host.control.greeting import About
+from astrid_host.control.limiter import PEERS, ConnectionLimiter
 from astrid_host.control.peer import Peer
 from astrid_host.control.policies import CallPolicies
-from astrid_host.control.room import PEERS, Room
 from astrid_host.host import Host
 
 log = logging.getLogger(__name__)
@@ -50,15 +50,15 @@ async def serve(
         await listening.bind(str(path))
         os.chmod(path, stat.S_IRUSR | stat.S_IWUSR)  # the folder keeps others out until then
         listening.listen(PEERS)
-        room, share = Room(), Share()
+        limiter, share = ConnectionLimiter(), Share()
         async with trio.open_nursery() as nursery:
             task_status.started()
             while True:
-                sock = await _accepted(listening, room)
-                nursery.start_soon(Peer(host, policies, about or About(), room, share).run, sock)
+                sock = await _accepted(listening, limiter)
+                nursery.start_soon(Peer(host, policies, about or About(), limiter, share).run, sock)
 
 
-async def _accepted(listening: trio.socket.SocketType, room: Room) -> trio.socket.SocketType:
+async def _accepted(listening: trio.socket.SocketType, limiter: ConnectionLimiter) -> trio.socket.SocketType:
     """The next connection; what keeps it out for now is waited for."""
     told = False
     while True:
@@ -71,5 +71,5 @@ async def _accepted(listening: trio.socket.SocketType, room: Room) -> trio.socke
             if not told and error.errno != errno.ECONNABORTED:
                 log.warning("the control socket lets nobody in for now: %s", error.strerror)
             told = True
-            room.ask_one_to_leave()
+            limiter.ask_one_to_leave()
             await trio.sleep(PAUSE_S)

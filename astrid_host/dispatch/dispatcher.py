@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 
 from astrid_host.bus import Bus, Event, Failure
-from astrid_host.calls import Accounts, Call, Turns
-from astrid_host.dispatch.brakes import Brake, waits_for
+from astrid_host.dispatch.backpressure import Backpressure, waits_for
 from astrid_host.dispatch.handlers import Handler, Handlers, Receiver, Route
 from astrid_host.dispatch.outcomes import WENT_ON, Outcome, first_of, outcome, with_refusals
 from astrid_host.dispatch.queues import Queue, Work
 from astrid_host.errors import GuestCancelled, GuestFailed
+from astrid_host.scheduler import Accounts, Call, Scheduler
 from astrid_host.topics import KERNEL_TOPICS
 
 log = logging.getLogger(__name__)
@@ -31,18 +31,18 @@ class Dispatcher:
 
     Args:
         bus: whose events it takes.
-        turns: who runs the calls.
+        scheduler: who runs the calls.
         owner: the principal of events that have none.
         accounts: where calls are counted by principal.
     """
 
-    def __init__(self, bus: Bus, turns: Turns, owner: str, accounts: Accounts) -> None:
+    def __init__(self, bus: Bus, scheduler: Scheduler, owner: str, accounts: Accounts) -> None:
         self.bus = bus
-        self.turns = turns
+        self.scheduler = scheduler
         self.owner = owner
         self.accounts = accounts
         self.handlers = Handlers()
-        self.crowded: set[Queue] = set()  # queues without room for one more event
+        self.full_queues: set[Queue] = set()  # queues without room for one more event
 
     # From the bus to the queues.
 
@@ -114,7 +114,7 @@ class Dispatcher:
         queues = receiver.queues
         queue = queues.by_principal.get(event.principal) or queues.get(self, receiver, event.principal)
         work = Work(queue, handler, event, payload, chain, step)
-        if self.crowded and not queue.takes(work):
+        if self.full_queues and not queue.takes(work):
             waiting = queue.entering if work.entering else len(queue.works) - queue.entering
             whose = f"of {event.principal}" if queue.rooms == 1 else "of principals that share a queue"
             detail = f"{receiver.id} is busy: {waiting} events {whose} wait for it already"
@@ -136,7 +136,7 @@ class Dispatcher:
 
     def full(self, topic: str, principal: str | None) -> Queue | None:
         """A queue that has no room for one more entering event of that topic, if there is one."""
-        if not self.crowded:
+        if not self.full_queues:
             return None
         route = self.handlers.route(topic)
         for step, queue in enumerate(self._queues_on(route, principal)):
@@ -152,7 +152,7 @@ class Dispatcher:
         own = call.owner.queue if isinstance(call.owner, Work) else None
         home = call if own is None else own
         if home.gave_up:
-            home.gave_up = tuple(queue for queue in home.gave_up if queue in self.crowded)
+            home.gave_up = tuple(queue for queue in home.gave_up if queue in self.full_queues)
         route = self.handlers.route(topic)
         if route.path and (why := self.bus.backlog.refuses(principal, size)):
             return why
@@ -162,8 +162,8 @@ class Dispatcher:
                 continue
             if queue is own or queue in home.gave_up or (own is not None and own in waits_for(queue)):
                 return f"{queue.receiver.id} is busy: {len(queue.works)} events wait for it on behalf of {principal}"
-            if call.brake is None:
-                self.turns.brake_locked(call, Brake(call, own, queue, entering, now()))
+            if call.backpressure is None:
+                self.scheduler.block_locked(call, Backpressure(call, own, queue, entering, now()))
         return None
 
     # What became of them.
@@ -197,8 +197,8 @@ class Dispatcher:
                 event.left -= 1
             if call.refused and not told.reason:
                 self._note_refusals(work, call)
-            if isinstance(call.brake, Brake):
-                queue.hold(call.brake)
+            if isinstance(call.backpressure, Backpressure):
+                queue.hold(call.backpressure)
             if queue.works:
                 queue.schedule()
             if not event.left and (event.failures or event.refusals or event.settled or event.asks):
@@ -264,11 +264,11 @@ class Dispatcher:
             return is_guard
         payload = told.data.encode() if told.data and not is_guard else work.payload
         self._enter_chain(work.event, payload, work.chain, step)
-        if call.brake is None and self.crowded:
+        if call.backpressure is None and self.full_queues:
             ahead = work.chain[step].receiver.queues.find(work.event.principal)
             full = ahead is not None and ahead is not work.queue and ahead.is_full(False)
             if full and ahead is not None and work.queue not in waits_for(ahead):
-                call.brake = Brake(call, work.queue, ahead, False, now())
+                call.backpressure = Backpressure(call, work.queue, ahead, False, now())
         return True
 
     def _note_refusals(self, work: Work, call: Call) -> None:
@@ -308,9 +308,9 @@ class Dispatcher:
         Args:
             concerned: whether an event is one of them. Run loops are not stopped, whatever they handle.
         """
-        for call in list(self.turns.live):
+        for call in list(self.scheduler.live):
             if isinstance(call.owner, Work) and call.principal == principal and concerned(call.owner.event):
-                self.turns.cancel_locked(call, GuestCancelled(why))
+                self.scheduler.cancel_locked(call, GuestCancelled(why))
         gone = Outcome(GuestCancelled.reason, why, ran=False)
         for receiver in self.handlers.receivers():
             queue = receiver.queues.find(principal)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 from astrid_host.topics import InterceptorIndex
 
 if TYPE_CHECKING:
-    from astrid_host.calls import Account
     from astrid_host.dispatch.quarantine import Quarantine
     from astrid_host.dispatch.queues import Queues
     from astrid_host.engine import Entry, Pool
-    from astrid_host.syscalls.ipc import Publisher
+    from astrid_host.hostcalls.ipc import Publisher
+    from astrid_host.scheduler import Account
 
 ROUTES_KEPT = 4096
 

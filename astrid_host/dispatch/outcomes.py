@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from astrid_host.bus import Failure
-from astrid_host.calls import Refusal
 from astrid_host.errors import GuestFailed, NoInstance
+from astrid_host.scheduler import Refusal
 
 ACTIONS = ("continue", "final", "deny", "abort")
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from astrid_host.bus import Event
 from astrid_host.bus.backlog import STEP_BITS
-from astrid_host.calls import CROWD, Call, Pace
 from astrid_host.payloads import NIL_SOURCE
+from astrid_host.scheduler import CROWD, Call, Pace
 from astrid_host.topics import KERNEL_TOPICS
 
 if TYPE_CHECKING:
-    from astrid_host.dispatch.brakes import Brake
+    from astrid_host.dispatch.backpressure import Backpressure
     from astrid_host.dispatch.dispatcher import Dispatcher
     from astrid_host.dispatch.handlers import Handler, Receiver
 
@@ -37,7 +37,7 @@ Enter: TypeAlias = Callable[[], bool | None]
 ENTERING_ROOM = 64
 FOLLOWING_ROOM = 1024
 FEWEST_FULL = 16  # events of 1 MiB each
-RELIEF = 32  # so many places are free again before a guest goes on: it fills them in less than a turn of the loop
+RELIEF = 32  # so many places are free again before a guest goes on: it fills them in less than a slice
 FOLLOWING_BYTES = 16 << 20
 OVERFLOW = 2  # so many times the room is taken from guests that are about to stand still
 QUEUES = 10_000
@@ -88,7 +88,8 @@ class Queue:
     """
 
     __slots__ = (
-        "braked",
+        "admission_waiters",
+        "blocked_callers",
         "charged",
         "dispatcher",
         "entering",
@@ -97,7 +98,6 @@ class Queue:
         "held",
         "idle_sweeps",
         "moves",
-        "outside",
         "paces",
         "principal",
         "receiver",
@@ -122,16 +122,16 @@ class Queue:
         self.moves = 0
         self.scheduled = False
         self.idle_sweeps = 0
-        self.outside: dict[object, Enter] = {}
-        self.braked: dict[Brake, None] = {}
-        self.held: Brake | None = None
+        self.admission_waiters: dict[object, Enter] = {}
+        self.blocked_callers: dict[Backpressure, None] = {}
+        self.held: Backpressure | None = None
         self.gave_up: tuple[object, ...] = ()
-        # How long a handler computes is kept here, so that a principal whose events take long sends nobody else's to the crew.
+        # How long a handler computes is kept here, so that a principal whose events take long sends nobody else's to the workers.
         self.paces: dict[Handler, Pace] = {}
 
     @property
     def in_use(self) -> bool:
-        return bool(self.works or self.running or self.outside)
+        return bool(self.works or self.running or self.admission_waiters)
 
     def pace_of(self, handler: Handler) -> Pace:
         """How long that handler tends to compute for this queue's principals."""
@@ -172,19 +172,19 @@ class Queue:
             self._charge()
         self.idle_sweeps = 0
         if len(works) >= FEWEST_FULL and (self.is_full(True) or self.is_full(False)):
-            self.dispatcher.crowded.add(self)
+            self.dispatcher.full_queues.add(self)
         if not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
-            turns = self.dispatcher.turns
-            if len(turns.runnable) < CROWD:  # `schedule_locked`, written out
-                turns.runnable.append(self)
+            scheduler = self.dispatcher.scheduler
+            if len(scheduler.runnable) < CROWD:  # `schedule_locked`, written out
+                scheduler.runnable.append(self)
             else:
-                turns.schedule_locked(self)
+                scheduler.schedule_locked(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
-            self.dispatcher.turns.schedule_locked(self)
+            self.dispatcher.scheduler.schedule_locked(self)
 
     def take(self) -> Call | None:
         self.scheduled = False
@@ -197,9 +197,9 @@ class Queue:
         self.flight += size
         if work.entering:
             self.entering -= 1
-        if self.outside:
+        if self.admission_waiters:
             self.let_in()
-        if self.braked or self.dispatcher.crowded:
+        if self.blocked_callers or self.dispatcher.full_queues:
             self._relieve()
         receiver, principal = self.receiver, work.event.principal
         call = Call(
@@ -230,21 +230,21 @@ class Queue:
 
     # Standing still.
 
-    def hold(self, brake: Brake) -> None:
+    def hold(self, backpressure: Backpressure) -> None:
         """Take nothing more out of it until there is room in the queue that its last call published to."""
         if self.held is None:
-            self.held = brake
+            self.held = backpressure
             self._look_again()
 
     def _look_again(self) -> None:
-        brake = self.held
-        if brake is None:
+        backpressure = self.held
+        if backpressure is None:
             return
-        until = brake.until(time.monotonic())
+        until = backpressure.until(time.monotonic())
         if until is None:
             self.let_go()
         else:
-            self.dispatcher.turns.alarm_locked(until, self._look_again)
+            self.dispatcher.scheduler.call_at_locked(until, self._look_again)
 
     def let_go(self) -> None:
         """What it was held for is there, or will not come."""
@@ -254,15 +254,17 @@ class Queue:
     def _relieve(self) -> None:
         """Something was taken out: who stood still goes on once there is room enough."""
         if not (self.is_full(True) or self.is_full(False)):
-            self.dispatcher.crowded.discard(self)
-        for brake in [brake for brake in self.braked if self.has_relief(brake.entering)]:
-            del self.braked[brake]
-            brake.release(self.dispatcher.turns)
+            self.dispatcher.full_queues.discard(self)
+        for backpressure in [
+            backpressure for backpressure in self.blocked_callers if self.has_relief(backpressure.entering)
+        ]:
+            del self.blocked_callers[backpressure]
+            backpressure.release(self.dispatcher.scheduler)
 
     def let_in(self) -> None:
         """The longest waiting caller that is still there tries to enter."""
-        while self.outside and not (self.is_full(True) or self.is_full(False)):
-            if self.outside.pop(next(iter(self.outside)))() is not None:
+        while self.admission_waiters and not (self.is_full(True) or self.is_full(False)):
+            if self.admission_waiters.pop(next(iter(self.admission_waiters)))() is not None:
                 return
 
     def belong_to(self, receiver: Receiver) -> None:
@@ -296,7 +298,7 @@ class Queue:
         self._charge()
         self.moves += len(works)
         self._relieve()
-        for _ in range(len(self.outside)):
+        for _ in range(len(self.admission_waiters)):
             self.let_in()
 
 

@@ -5,9 +5,9 @@ functions that wait. Guest memory leaves this room as a memoryview. Every failur
 host function raised comes out of the call that made it, and of no other.
 """
 
-from astrid_host.engine.activation import CHATTY_CALLS, Activation, Suspend
+from astrid_host.engine.activation import HOST_CALLS_IN_A_ROW, Activation, Suspend
 from astrid_host.engine.bounds import Bounds
-from astrid_host.engine.compiling import Compilation
+from astrid_host.engine.compiling import Compilation, reap_compilers
 from astrid_host.engine.engine import TICK_S, Engine, Source, wat
 from astrid_host.engine.instance import Entry, Instance
 from astrid_host.engine.linking import Import, Imports, Linker
@@ -16,7 +16,7 @@ from astrid_host.engine.native import trim
 from astrid_host.engine.pool import Instances, Pool
 
 __all__ = [
-    "CHATTY_CALLS",
+    "HOST_CALLS_IN_A_ROW",
     "TICK_S",
     "Activation",
     "Bounds",
@@ -33,6 +33,7 @@ __all__ = [
     "Prelinked",
     "Source",
     "Suspend",
+    "reap_compilers",
     "trim",
     "wat",
 ]

@@ -20,7 +20,7 @@ from astrid_host.engine import native
 if TYPE_CHECKING:
     from astrid_host.engine.instance import Entry, Instance
 
-CHATTY_CALLS = 32  # after so many calls of host functions a guest yields, however little time has passed
+HOST_CALLS_IN_A_ROW = 32  # after so many calls of host functions a guest yields, however little time has passed
 # An allocator that runs for so many ticks is taken to be endless; so is one that takes its time at each of many strings,
 # because a thread stands still until the value is lowered.
 NESTED_TICKS = 4
@@ -105,7 +105,7 @@ class Activation:
         """
         instance = self.instance
         assert instance is not None, "an activation needs an instance"
-        if not instance.turn.acquire(False):
+        if not instance.entered.acquire(False):
             raise RuntimeError(f"two threads in one store of {instance.module.name}: a store belongs to one at a time")
         here.activation = self
         memory = instance.memory
@@ -138,7 +138,7 @@ class Activation:
                     memory.settle(instance)
                 else:
                     memory.running.discard(instance)
-            instance.turn.release()
+            instance.entered.release()
 
     def yield_soon(self) -> None:
         """Let the guest yield at its next epoch check, as if a tick fell due. Called by its host functions.

@@ -234,6 +234,14 @@ class Workers:
                 worker.close()
             self._changed.notify_all()
 
+    def reap(self) -> None:
+        """Let go of processes that ended because they had nothing to do, so that the system does not keep their rows."""
+        with self._changed:
+            gone = [worker for worker in self._idle if not worker.is_there]
+            self._idle = [worker for worker in self._idle if worker not in gone]
+        for worker in gone:
+            worker.close()
+
     def look(self) -> None:
         """Let those who wait see whether they were given up."""
         with self._changed:
@@ -277,3 +285,8 @@ def _named(code: int) -> str:
 
 
 WORKERS = Workers(max(1, min(os.cpu_count() or 1, 8)))
+
+
+def reap_compilers() -> None:
+    """Let go of this program's compilers that ended because they had nothing to do. From any thread; it does not wait."""
+    WORKERS.reap()

@@ -132,6 +132,7 @@ class Instance:
         "calling",
         "context",
         "counted",
+        "entered",
         "granted",
         "handles",
         "idle_since",
@@ -144,7 +145,6 @@ class Instance:
         "pool",
         "principal",
         "size",
-        "turn",
         "view",
     )
 
@@ -154,7 +154,7 @@ class Instance:
         self.memory = pool.instances.memory if pool is not None else None
         self.memory_bytes = self.limit = memory_bytes
         self.counted = self.granted = 0
-        self.turn = threading.Lock()
+        self.entered = threading.Lock()
         self.handles = HandleTable()
         self.calling = False
         self.principal: str | None = None

@@ -16,7 +16,7 @@ import wasmtime
 
 from astrid_host.abi import HOST_BYTES, DropCode, ImportCode, compile_drop, compile_import
 from astrid_host.engine import assemblyscript, failures, native
-from astrid_host.engine.activation import CHATTY_CALLS, GO_ON_AT, Activation, Suspend, here
+from astrid_host.engine.activation import GO_ON_AT, HOST_CALLS_IN_A_ROW, Activation, Suspend, here
 from astrid_host.engine.instance import slots
 from astrid_host.engine.module import Module, Prelinked
 from astrid_host.errors import GuestFault, HostError, ImportsMissing
@@ -238,7 +238,7 @@ def _plain(
             if activation.nested:  # type: ignore[union-attr]
                 raise _reentered(key)
             activation.reached = reached = activation.reached + 1  # type: ignore[union-attr]
-            if not reached % CHATTY_CALLS:
+            if not reached % HOST_CALLS_IN_A_ROW:
                 activation.yield_soon()  # type: ignore[union-attr]
             activation.slow_since = 0.0  # type: ignore[union-attr]
             guest = activation.instance  # type: ignore[union-attr]
@@ -307,7 +307,7 @@ def _waiting(
             native.VOID.from_address(trap_at).value = native.NEW_TRAP(b"host", 4)
             return
         activation.reached = reached = activation.reached + 1
-        if not reached % CHATTY_CALLS:  # it may have nothing to wait for, again and again
+        if not reached % HOST_CALLS_IN_A_ROW:  # it may have nothing to wait for, again and again
             activation.yield_soon()
         activation.slow_since = 0.0
         activation.trap_at = trap_at

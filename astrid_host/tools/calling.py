@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import trio
 
 from astrid_host.bus import FAILED, Bus, Event, Report
-from astrid_host.calls import Turns
 from astrid_host.capsules import Registry
 from astrid_host.dispatch import Dispatcher, Queue
 from astrid_host.errors import HostClosed, PayloadError
@@ -36,6 +35,7 @@ from astrid_host.payloads import (
 )
 from astrid_host.payloads.outside import Tool
 from astrid_host.principals import check_principal
+from astrid_host.scheduler import Scheduler
 from astrid_host.tools.describing import describe
 from astrid_host.tools.failures import explain, subject_of
 from astrid_host.tools.topics import CANCEL, EXECUTE, REQUEST, RESULT, TOOL_TOPICS
@@ -90,7 +90,7 @@ class Tools:
 
     Args:
         bus: where calls are published and results observed.
-        turns: who runs them.
+        scheduler: who runs them.
         dispatcher: knows whether there is room for one more call.
         registry: whose load order decides between equal names.
         exchanges: which ids are in use.
@@ -102,7 +102,7 @@ class Tools:
     def __init__(
         self,
         bus: Bus,
-        turns: Turns,
+        scheduler: Scheduler,
         dispatcher: Dispatcher,
         registry: Registry,
         exchanges: Exchanges,
@@ -110,7 +110,7 @@ class Tools:
         cancel_children: CancelChildren = lambda _ids, _principal: None,
     ) -> None:
         self._bus = bus
-        self._turns = turns
+        self._scheduler = scheduler
         self._dispatcher = dispatcher
         self._registry = registry
         self._exchanges = exchanges
@@ -119,7 +119,7 @@ class Tools:
         self._ids = _Ids()
         self._let_go_at = 0.0
         self._cancel_children = cancel_children
-        turns.at_end(self._host_stopped)
+        scheduler.call_at_end(self._host_stopped)
         bus.observe(RESULT, self._result)
         bus.observe(CANCEL, self._cancelled)
         bus.observe_below(FAILED + TOOL_TOPICS, self._failed)
@@ -189,8 +189,8 @@ class Tools:
             if pending.outside is not None:
                 with self._bus.lock:
                     if pending.outside is not None:
-                        pending.outside.outside.pop(pending, None)
-            if pending.answer is None and pending.entered and not self._turns.closing:
+                        pending.outside.admission_waiters.pop(pending, None)
+            if pending.answer is None and pending.entered and not self._scheduler.closing:
                 self._publish_cancel([call], who)
 
     async def cancel(self, call_ids: Sequence[str], *, principal: str | None = None) -> None:
@@ -210,7 +210,7 @@ class Tools:
         await trio.lowlevel.checkpoint_if_cancelled()
         if isinstance(call_ids, str) or not all(isinstance(call_id, str) for call_id in call_ids):
             raise TypeError(f"call_ids is a list of texts; given {call_ids!r}")
-        if self._turns.closing:
+        if self._scheduler.closing:
             raise HostClosed(CLOSED)
         who = self._principal if principal is None else principal
         check_principal(who)
@@ -220,7 +220,7 @@ class Tools:
         request = ToolCancelRequest(call_ids)
         with self._bus.lock:
             self._bus.publish(CANCEL, Payload(written(request), request, typed), principal, NIL_SOURCE, entering=True)
-        self._turns.go()
+        self._scheduler.run_or_wake()
 
     async def _let_others_run(self) -> None:
         """A loop of calls that are answered at once may not keep the loop for itself: it is let go every millisecond."""
@@ -231,21 +231,21 @@ class Tools:
 
     def _enter(self, payload: Payload, call_id: str, principal: str, pending: _Pending) -> None:
         with self._bus.lock:
-            if self._turns.closing:
+            if self._scheduler.closing:
                 raise HostClosed(CLOSED)
             entered = self._try_to_enter(payload, call_id, principal, pending)
         if entered:
-            self._turns.go()
+            self._scheduler.run_or_wake()
 
     def _try_to_enter(self, payload: Payload, call_id: str, principal: str, pending: _Pending) -> bool | None:
         """Publish a call if there is room; else it waits for that. None: nobody wants it published any more. The bus's lock
         is held."""
         pending.outside = None
-        if pending.gone or pending.answer is not None or self._turns.closing:
+        if pending.gone or pending.answer is not None or self._scheduler.closing:
             return None
         full = self._dispatcher.full(REQUEST, principal)
         if full is not None:
-            full.outside[pending] = partial(self._try_to_enter, payload, call_id, principal, pending)
+            full.admission_waiters[pending] = partial(self._try_to_enter, payload, call_id, principal, pending)
             pending.outside = full
             return False
         if self._exchanges.is_taken(
@@ -308,10 +308,10 @@ class Tools:
         if pending is None or pending.gone or pending.answer is not None:
             return
         pending.answer = result
-        self._turns.served = True
+        self._scheduler.served = True
         task = pending.task
         if task is not None:
-            self._turns.tell(lambda: trio.lowlevel.reschedule(task))
+            self._scheduler.call_soon(lambda: trio.lowlevel.reschedule(task))
 
     def _failed(self, event: Event) -> None:
         """A failure report: answer for it, unless a capsule does."""
@@ -366,7 +366,7 @@ class Tools:
 
     async def of(self, principal: str) -> list[Tool]:
         """`describe`, on behalf of somebody who is a principal for sure."""
-        return await describe(self._bus, self._turns, self._registry, principal)
+        return await describe(self._bus, self._scheduler, self._registry, principal)
 
 
 def _in_use(call_id: str) -> ToolCallResult:

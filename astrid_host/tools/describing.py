@@ -13,10 +13,10 @@ import msgspec
 import trio
 
 from astrid_host.bus import Bus, Event
-from astrid_host.calls import Turns
 from astrid_host.capsules import Capsule, Registry
 from astrid_host.payloads import NIL_SOURCE, from_value
 from astrid_host.payloads.outside import Tool
+from astrid_host.scheduler import Scheduler
 from astrid_host.tools.topics import DESCRIBE, DESCRIBED, tool_of
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ DESCRIBE_S = 0.5
 SCHEMA_DEPTH = 100  # a payload has 127, and what tells of tools has some around their schemas
 
 
-async def describe(bus: Bus, turns: Turns, registry: Registry, principal: str) -> list[Tool]:
+async def describe(bus: Bus, scheduler: Scheduler, registry: Registry, principal: str) -> list[Tool]:
     """Ask every capsule for its tools, on behalf of a principal; see `Tools.describe`."""
     over = trio.Event()
     answers: list[Event] = []
@@ -39,9 +39,9 @@ async def describe(bus: Bus, turns: Turns, registry: Registry, principal: str) -
         event = bus.publish(DESCRIBE, from_value({}), principal, NIL_SOURCE, entering=True)
         waiting = event.left > 0
         if waiting:
-            event.settled = [lambda: turns.tell(over.set)]
+            event.settled = [lambda: scheduler.call_soon(over.set)]
     try:
-        turns.go()
+        scheduler.run_or_wake()
         if waiting:
             with trio.move_on_after(DESCRIBE_S):
                 await over.wait()

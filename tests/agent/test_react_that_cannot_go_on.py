@@ -10,7 +10,7 @@ from guests_in_wat import next_of
 from messages import user
 from react_parties import PROVIDER, agent, call, said
 
-from astrid_host.announcing import Announcing
+from astrid_host.announcer import Announcer
 
 BUILD = "spark.v1.request.build"
 EXECUTE = "tool.v1.request.execute"
@@ -60,7 +60,7 @@ async def test_a_turn_that_another_host_left_ends_and_prompts_that_waited_go_on(
     async def later(*_: Any) -> None:
         """The host says which one it is before the parties of this test are there: they say it instead."""
 
-    monkeypatch.setattr(Announcing, "_tell_loaded", later)
+    monkeypatch.setattr(Announcer, "_tell_loaded", later)
     work, state = tmp_path / "work", tmp_path / "state"
     work.mkdir()
     silent = ["look" if phase == EXECUTE else phase]

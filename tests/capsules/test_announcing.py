@@ -9,15 +9,15 @@ import pytest
 import trio
 from guests_in_wat import FAILED, Guest, capsule, good, good_still_answers, hosted, next_of
 
-from astrid_host import BUNDLED, announcing, open_host
+from astrid_host import BUNDLED, announcer, open_host
 
 LOADED, TICK, LAGGED = "astrid.v1.capsules_loaded", "astrid.v1.watchdog.tick", "astrid.v1.event_bus.lagged"
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcing, "TICK_S", 0.02)
-    monkeypatch.setattr(announcing, "LOOK_S", 0.02)
+    monkeypatch.setattr(announcer, "TICK_S", 0.02)
+    monkeypatch.setattr(announcer, "LOOK_S", 0.02)
 
 
 def listener(place: Path, topic: str) -> None:
@@ -86,7 +86,7 @@ async def test_handling_ticks_does_not_count_as_being_seen(
     guest = Guest()
     guest.handles("")
     capsule(tmp_path, "x", guest, {TICK: "act", "x.ask": "act"})
-    monkeypatch.setattr(announcing, "SEEN_S", 0.5)
+    monkeypatch.setattr(announcer, "SEEN_S", 0.5)
     async with hosted(tmp_path) as host, host.subscribe(TICK) as ticks:
         host.publish("x.ask", {}, principal="alice")
         while (await next_of(ticks)).principal != "alice":
@@ -159,7 +159,7 @@ async def test_a_fault_while_something_is_told_is_logged_and_the_host_goes_on(
     async def fails(*_: Any) -> None:
         raise RuntimeError("it broke")
 
-    monkeypatch.setattr(announcing.Announcing, what, fails)
+    monkeypatch.setattr(announcer.Announcer, what, fails)
     good(tmp_path)
     async with hosted(tmp_path) as host:
         with trio.fail_after(5):
@@ -186,7 +186,7 @@ async def test_a_tick_makes_no_instance_where_there_was_nothing_to_look_after(tm
 async def test_ticks_are_spread_over_the_time_between_two_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(announcing, "TICK_S", 1.0)
+    monkeypatch.setattr(announcer, "TICK_S", 1.0)
     good(tmp_path)
     async with hosted(tmp_path) as host, host.subscribe("good.said") as said, host.subscribe(TICK) as ticks:
         for n in range(40):

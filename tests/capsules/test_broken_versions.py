@@ -29,7 +29,7 @@ from guests_in_wat import (
 )
 
 from astrid_host import open_host
-from astrid_host.capsules import Capsule, making, replacing, runloops
+from astrid_host.capsules import Capsule, making, reloader, runloops
 from astrid_host.errors import LoadError
 
 FOR_EVER = f"(loop $for_ever {receive()} (br $for_ever))"
@@ -167,7 +167,7 @@ async def test_a_capsule_that_waits_for_ever_when_it_took_over_holds_up_no_other
             await host.reload("good")
             await host.unload("x")
         nursery.cancel_scope.cancel()
-    monkeypatch.setattr(replacing, "RESTARTED_S", 0.1)
+    monkeypatch.setattr(reloader, "RESTARTED_S", 0.1)
     async with hosted(tmp_path) as host:
         await host.reload("x")
         assert "was not over within 0.1 s" in caplog.text
@@ -178,7 +178,7 @@ async def test_a_capsule_that_waits_for_ever_when_it_took_over_holds_up_no_other
 async def test_calls_of_an_older_version_that_wait_for_ever_are_cancelled_after_a_while(
     change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replacing, "GRACE_S", 0.1)
+    monkeypatch.setattr(reloader, "GRACE_S", 0.1)
     guest = Guest(SUBSCRIBE, RECV)
     guest.handles(guest.say("x.began") + guest.subscribe("x.go") + FOR_EVER)
     folder = capsule(tmp_path, "x", guest, {"x.ask": "act", "x.go": {}}, ["x.*"])

@@ -159,7 +159,7 @@ async def test_a_fault_while_the_host_is_changed_is_answered_and_ends_nothing(
     async def fails(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("astrid_host.capsules.Replacing.reload", fails)
+    monkeypatch.setattr("astrid_host.capsules.Reloader.reload", fails)
     good(tmp_path)
     async with hosted(tmp_path) as host:
         answer = await ask(host, "ReloadCapsule", id="good")

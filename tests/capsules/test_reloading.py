@@ -23,7 +23,7 @@ from guests_in_wat import (
 )
 
 from astrid_host import Host
-from astrid_host.capsules import replacing
+from astrid_host.capsules import reloader
 from astrid_host.errors import LoadError
 from astrid_host.manifest import ManifestError
 
@@ -208,7 +208,7 @@ async def test_a_capsule_may_end_what_it_has_begun_before_it_is_unloaded(tmp_pat
 async def test_a_farewell_that_takes_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(replacing, "FAREWELL_S", 0.05)
+    monkeypatch.setattr(reloader, "FAREWELL_S", 0.05)
     version(tmp_path, "old", waits=True, subscribe={"astrid.v1.capsule.unloading": "act"})
     async with hosted(tmp_path) as host, host.subscribe("old.done") as done:
         await host.unload("x")

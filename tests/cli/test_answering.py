@@ -16,9 +16,9 @@ from astrid_host.cli.answering import Allowances, answer_at_terminal
 from astrid_host.cli.keyboard import Keyboard
 from astrid_host.cli.served import Booted
 from astrid_host.control.policies import CallPolicies
+from astrid_host.hostcalls.approval import TOPIC
 from astrid_host.payloads import from_value
 from astrid_host.payloads.kinds import ApprovalRequired
-from astrid_host.syscalls.approval import TOPIC
 
 REQUEST_ID = "0b0f2a63-7c0f-4b58-8f0c-9d6c2f2f7a11"
 SPY = "2f1c7d2e-7d3b-5e0a-9a55-0a1b2c3d4e5f"
@@ -124,7 +124,7 @@ async def answered(resource: str) -> Any:
             forged = question | {"request_id": str(uuid.uuid4())}
             with host._bus.lock:
                 host._bus.publish(TOPIC, from_value(forged), "default", SPY)
-            host._turns.go()
+            host._scheduler.run_or_wake()
             host.publish(TOPIC, question)
             event = await anext(answers)
             assert (event.topic, event.principal) == (f"{TOPIC}.response.{REQUEST_ID}", "default")

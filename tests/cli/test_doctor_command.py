@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from astrid_host.cli import diagnosis
-from astrid_host.syscalls import process
+from astrid_host.hostcalls import process
 
 Astrid: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 NAMES = [

@@ -17,14 +17,14 @@ import trio.testing
 from guests_in_wat import FAILED, RECV, RETURNED, SUBSCRIBE, Guest, capsule, good, next_of
 
 from astrid_host import BUNDLED, Host, open_host
-from astrid_host.control import client, peer, room, server
+from astrid_host.control import client, limiter, peer, server
 from astrid_host.control.client import Running
 from astrid_host.control.frames import FRAME_BYTES
 from astrid_host.control.places import locked
 from astrid_host.control.policies import CallPolicies
 from astrid_host.control.server import serve
 from astrid_host.errors import AstridError, HostClosed
-from astrid_host.syscalls import approval
+from astrid_host.hostcalls import approval
 from astrid_host.topics import APPROVAL, APPROVAL_ANSWERS, REQUESTS
 
 TOOLS = [Path(BUNDLED) / name for name in ("router", "dead-letter", "word-tools", "kv-notes")]
@@ -314,8 +314,8 @@ async def test_of_what_a_peer_asks_for_so_much_is_under_way_and_all_ends_when_it
 async def test_who_finds_no_place_is_told_unless_a_silent_one_gives_way(
     silent_s: float, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "Room", lambda: room.Room(2))
-    monkeypatch.setattr(room, "SILENT_S", silent_s)
+    monkeypatch.setattr(server, "ConnectionLimiter", lambda: limiter.ConnectionLimiter(2))
+    monkeypatch.setattr(limiter, "SILENT_S", silent_s)
     async with served(place, tmp_path) as (_, path), AsyncExitStack() as stack:
         silent = await stack.enter_async_context(peering(path, subscribe=[]))
         await silent.receive()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from astrid_host.control.policies import CallPolicies
-from astrid_host.syscalls.approval import Asked
+from astrid_host.hostcalls.approval import Asked
 from astrid_host.tools import Askers
 
 ASKERS = Askers(frozenset({"shell"}), frozenset({"gatekeeper"}))

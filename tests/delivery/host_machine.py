@@ -193,7 +193,7 @@ class HostMachine(RuleBasedStateMachine):
             self._take(*listener, ALL)
         # What the host counts is what was reported.
         stats = running.host.stats()
-        while stats.events != running.seen and running.wait_for_more(self.read):  # a last word of the crew's threads
+        while stats.events != running.seen and running.wait_for_more(self.read):  # a last word of the workers
             running.rest()
             self._read()
             stats = running.host.stats()

@@ -135,11 +135,11 @@ def later(seconds: float) -> Callable[[], float]:
 async def test_what_waits_when_it_begins_fails_too(tmp_path: Path) -> None:
     moody(tmp_path)
     async with hosted(tmp_path) as host, host.subscribe(FAILED + "*") as failing:
-        host._turns._turning = True  # all of them are queued before the first is handled
+        host._scheduler._in_slice = True  # all of them are queued before the first is handled
         for _ in range(20):
             host.publish("a.ask", "trap")
-        host._turns._turning = False
-        host._turns.go()
+        host._scheduler._in_slice = False
+        host._scheduler.run_or_wake()
         found = [(await next_of(failing)).payload["reason"] for _ in range(20)]
     assert sorted(found) == ["quarantined"] * 15 + ["trap"] * 5
 

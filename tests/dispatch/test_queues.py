@@ -24,14 +24,14 @@ async def test_beyond_the_most_queues_principals_share_one_each_still_on_its_own
     caplog.set_level(logging.WARNING, "astrid_host")
     echo(tmp_path)
     async with hosted(tmp_path) as host, host.subscribe("said.it") as said:
-        host._turns._turning = True  # all are queued before the first is handled
+        host._scheduler._in_slice = True  # all are queued before the first is handled
         for n in range(40):
             host.publish("a.ask", n, principal=f"p{n % 8}")
         held = host._registry.capsules["echo"].queues
         assert len(held) == 4
         assert [len(queue.works) for queue in held] == [5, 5, 5, 25]
-        host._turns._turning = False
-        host._turns.go()
+        host._scheduler._in_slice = False
+        host._scheduler.run_or_wake()
         heard = [await next_of(said) for _ in range(40)]
     by_principal = {f"p{k}": [event.payload for event in heard if event.principal == f"p{k}"] for k in range(8)}
     assert by_principal == {f"p{k}": list(range(k, 40, 8)) for k in range(8)}
@@ -82,11 +82,11 @@ async def test_sixty_four_enter_and_the_rest_is_dropped_and_reported(tmp_path: P
         host.subscribe("said.it") as said,
         host.subscribe("astrid.v1.dispatch.failed.*") as failed,
     ):
-        host._turns._turning = True
+        host._scheduler._in_slice = True
         for n in range(100):
             host.publish("a.ask", n)
-        host._turns._turning = False
-        host._turns.go()
+        host._scheduler._in_slice = False
+        host._scheduler.run_or_wake()
         assert [(await next_of(said)).payload for _ in range(64)] == list(range(64))
         reports = [(await next_of(failed)).payload for _ in range(36)]
         assert [report["payload"] for report in reports] == list(range(64, 100))

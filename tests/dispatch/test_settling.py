@@ -79,10 +79,10 @@ async def test_a_handler_without_room_is_skipped(tmp_path: Path) -> None:
     handler(tmp_path, "one")
     async with hosted(tmp_path) as host, host.subscribe(SETTLED + "a.ask") as events:
         with host._bus.lock:  # nothing is handled meanwhile: all but 64 find the queue full
-            host._turns._turning = True
+            host._scheduler._in_slice = True
             for _ in range(70):
                 host.publish("a.ask", {}, settle=True)
-            host._turns._turning = False
+            host._scheduler._in_slice = False
         host.publish("good.ask", {})
         found = [counts((await next_of(events)).payload) for _ in range(70)]
     assert sorted(found) == [(1, 0, 0, 1)] * 6 + [(1, 1, 0, 0)] * 64

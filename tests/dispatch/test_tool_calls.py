@@ -187,7 +187,7 @@ async def test_what_the_body_raises_comes_out_as_it_is(tmp_path: Path) -> None:
 async def test_an_answer_that_comes_on_another_thread_before_its_caller_waits_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look for an answer and the wait for one, the crew may have brought it."""
+    """Between the look for an answer and the wait for one, a worker may have brought it."""
     silent = Guest()
     capsule(tmp_path, "silent", silent.handles(""), {"tool.v1.request.execute": "act"}, ["said.*"])
     async with hosted(tmp_path) as host:

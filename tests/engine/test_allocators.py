@@ -63,8 +63,8 @@ def test_an_allocator_has_half_a_second_for_one_result(engine: Engine, waits: bo
 
     guest = Guest(WORDS_IMPORT, publishes=False)
     guest.realloc = ""
-    turns = "(loop $on (br_if $on (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))"
-    slow = f"(if (global.get $armed) (then (local.set $i (i32.const 1000000)) {turns}))"
+    loop = "(loop $on (br_if $on (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))"
+    slow = f"(if (global.get $armed) (then (local.set $i (i32.const 1000000)) {loop}))"
     guest.add(
         "(global $armed (mut i32) (i32.const 0))",
         f"""(func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $i i32) {slow}

@@ -137,7 +137,9 @@ async def test_strict_raises_for_one_that_is_not_trusted(tmp_path: Path) -> None
             pass
 
 
-@pytest.mark.parametrize("name", ["Gatekeeper", "GATEKEEPER", "gatekeeper ", "gаtekeeper", "gate­keeper", "ｇatekeeper"])
+@pytest.mark.parametrize(
+    "name", ["Gatekeeper", "GATEKEEPER", "gatekeeper ", "gаtekeeper", "gate­supervisor", "ｇatekeeper"]
+)
 async def test_a_name_that_only_looks_like_a_bundled_one_is_no_name(name: str, tmp_path: Path) -> None:
     folder = given(tmp_path / "given", "looks")
     text = (folder / "Capsule.toml").read_text().replace('name = "looks"', f'name = "{name}"')

@@ -16,7 +16,7 @@ from guests_in_wat import Guest, bad, capsule, good, good_still_answers, hosted,
 from astrid_host import AstridError, open_host
 from astrid_host.abi import core_module
 from astrid_host.engine import Bounds, Engine
-from astrid_host.engine.compiling import WORKERS
+from astrid_host.engine.compiling import WORKERS, Workers
 from astrid_host.errors import ModuleRefused
 
 HEAD = b"\0asm\1\0\0\0"
@@ -39,9 +39,9 @@ def name(text: str) -> bytes:
     return leb(len(text)) + text.encode()
 
 
-def slow_to_compile(bodies: int = 4, turns: int = 120_000) -> bytes:
+def slow_to_compile(bodies: int = 4, rounds: int = 120_000) -> bytes:
     """Megabytes of branches and locals: much more work than its size tells."""
-    code = (b"\x20\x00\x04\x40\x20\x01\x41\x01\x6a\x21\x02\x0b") * turns
+    code = (b"\x20\x00\x04\x40\x20\x01\x41\x01\x6a\x21\x02\x0b") * rounds
     body = b"\x01" + leb(1000) + b"\x7f" + code + b"\x0b"
     one = leb(len(body)) + body
     hook = b"\x00\x41\x80\x20\x0b"
@@ -286,6 +286,21 @@ def test_a_module_that_another_host_removed_meanwhile_is_made_anew(tmp_path: Pat
         file.unlink()
     engine.module("guest", module_of(0))
     assert engine.compiled == 3
+
+
+def test_a_compiler_that_ended_for_want_of_work_is_reaped(tmp_path: Path) -> None:
+    """It ends by itself after a while; here it is ended, which looks the same to who started it."""
+    workers = Workers(1)
+    worker = workers.take(1 << 30, lambda: False)
+    assert worker is not None
+    workers.give_back(worker, keep=True)
+    process = worker._process
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    workers.reap()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+    workers.close()
 
 
 # Files that are not what they seem.

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from astrid_host import BUNDLED, open_host
 from astrid_host.errors import HostError, StoreError
+from astrid_host.hostcalls.auditor import Auditor
+from astrid_host.hostcalls.fs.content import append, check_room, copy_all, write_all
+from astrid_host.hostcalls.interface import HostFunction
+from astrid_host.hostcalls.threads import Place, Threads
 from astrid_host.stores import Full, KvStore, Stores, storage_id
 from astrid_host.stores.database import FILE, Database
 from astrid_host.stores.schema import APPLICATION_ID, ROW_BYTES, STEPS
-from astrid_host.syscalls.auditing import Auditing
-from astrid_host.syscalls.fs.content import append, check_room, copy_all, write_all
-from astrid_host.syscalls.interface import HostFunction
-from astrid_host.syscalls.threads import Place, Threads
 
 KIB, MIB = 1 << 10, 1 << 20
 KV_SET = '(import "astrid:kv/host@1.0.0" "kv-set" (func $set (param i32 i32 i32 i32 i32)))'
@@ -304,7 +304,7 @@ class FullDisk:
 
 def audited(run: Callable[..., Any], **marks: Any) -> Callable[..., Any]:
     function = HostFunction("request-approval", run, False, lambda *_: "git push", **marks)
-    return Auditing(FullDisk()).audited("astrid:approval/host@1.0.0", function).run
+    return Auditor(FullDisk()).audited("astrid:approval/host@1.0.0", function).run
 
 
 async def test_a_persons_answer_stands_when_its_row_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:

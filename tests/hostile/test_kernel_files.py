@@ -10,11 +10,11 @@ import pytest
 from processes import NEEDS_SANDBOX, PYTHON, call, processes, refused, request
 
 from astrid_host.gates.process import may_spawn
-from astrid_host.syscalls.process import remains_of_root
-from astrid_host.syscalls.process.hiding import Hidden
-from astrid_host.syscalls.process.kernel_files import kernel_covers
-from astrid_host.syscalls.process.places import Grants
-from astrid_host.syscalls.process.programs import candidates
+from astrid_host.hostcalls.process import remains_of_root
+from astrid_host.hostcalls.process.hiding import Hidden
+from astrid_host.hostcalls.process.kernel_files import kernel_covers
+from astrid_host.hostcalls.process.places import Grants
+from astrid_host.hostcalls.process.programs import candidates
 
 ROOT = not os.getuid()
 

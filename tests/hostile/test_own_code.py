@@ -22,12 +22,12 @@ from astrid_host import open_host
 from astrid_host.bus import Bus
 from astrid_host.capsules import trusted_in
 from astrid_host.errors import HostError
+from astrid_host.hostcalls.fs import Fs
+from astrid_host.hostcalls.io.background import Background
+from astrid_host.hostcalls.paths import Roots
+from astrid_host.hostcalls.process import Process, Tracker
+from astrid_host.hostcalls.process.hiding import hidden_from
 from astrid_host.installation import exposed_in, own_program
-from astrid_host.syscalls.fs import Fs
-from astrid_host.syscalls.io.background import Background
-from astrid_host.syscalls.paths import Roots
-from astrid_host.syscalls.process import Process, Tracker
-from astrid_host.syscalls.process.hiding import hidden_from
 
 PLUGIN = "project/.venv/lib/plugin.py"
 MANIFEST = "project/capsules/evil/Capsule.toml"
@@ -173,8 +173,10 @@ async def run(work: Path, state: Path, script: str) -> Any:
     try:
         async with trio.open_nursery() as nursery:
             tell = trio.lowlevel.current_trio_token().run_sync_soon
-            turns: Any = SimpleNamespace(lock=bus.lock, ring=lambda: None, go=lambda: None, tell=tell, closed=False)
-            tracker = Tracker(bus, Background(turns, nursery), roots, state, True)
+            scheduler: Any = SimpleNamespace(
+                lock=bus.lock, wake_loop=lambda: None, run_or_wake=lambda: None, call_soon=tell, closed=False
+            )
+            tracker = Tracker(bus, Background(scheduler, nursery), roots, state, True)
             try:
                 return await Process(tracker).spawn(call(), bash(script))
             finally:
@@ -313,8 +315,10 @@ async def test_without_the_sandbox_it_is_said_what_is_not_held(
     roots, bus = Roots(work, tmp_path / "state", (), [work / name for name in TRUSTED]), Bus()
     async with trio.open_nursery() as nursery:
         tell = trio.lowlevel.current_trio_token().run_sync_soon
-        turns: Any = SimpleNamespace(lock=bus.lock, ring=lambda: None, go=lambda: None, tell=tell, closed=False)
-        tracker = Tracker(bus, Background(turns, nursery), roots, tmp_path / "state", False)
+        scheduler: Any = SimpleNamespace(
+            lock=bus.lock, wake_loop=lambda: None, run_or_wake=lambda: None, call_soon=tell, closed=False
+        )
+        tracker = Tracker(bus, Background(scheduler, nursery), roots, tmp_path / "state", False)
         for _ in range(2):
             await Process(tracker).spawn(call(), bash("true"))
         nursery.cancel_scope.cancel()

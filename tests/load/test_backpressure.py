@@ -123,11 +123,11 @@ async def test_principals_that_share_a_queue_have_room_for_all_of_them(
     monkeypatch.setattr(queues, "QUEUES", 10)
     sink(tmp_path, "s.a")
     async with hosted(tmp_path) as host, host.subscribe("s.sunk") as events:
-        host._turns._turning = True  # all of them wait at the same time
+        host._scheduler._in_slice = True  # all of them wait at the same time
         for n in range(1500):
             host.publish("s.a", {}, principal=f"p{n}")
-        host._turns._turning = False
-        host._turns.go()
+        host._scheduler._in_slice = False
+        host._scheduler.run_or_wake()
         assert len({(await next_of(events)).principal for _ in range(1500)}) == 1500
         assert host.stats().failures == {}
 
@@ -148,7 +148,7 @@ async def test_callers_that_gave_up_waiting_leave_nothing_behind(tmp_path: Path)
                 nursery.start_soon(call, host, n)
             await trio.testing.wait_all_tasks_blocked()
             (queue,) = host._registry.capsules["router"].queues
-            assert len(queue.outside) == 300 - 65
+            assert len(queue.admission_waiters) == 300 - 65
             nursery.cancel_scope.cancel()
-        assert queue.outside == {}
+        assert queue.admission_waiters == {}
         assert not queue.works

@@ -28,8 +28,8 @@ from guests_in_wat import (
 
 from astrid_host import Host
 from astrid_host.bus import Event
+from astrid_host.hostcalls.ipc import endless
 from astrid_host.payloads import NIL_SOURCE, from_value
-from astrid_host.syscalls.ipc import endless
 
 DEPTH = 1024
 NAMES = [f"p{n}" for n in range(8)]
@@ -124,7 +124,7 @@ async def test_a_loop_may_make_100_hops_for_each_second_since_it_began(tmp_path:
     async with hosted(tmp_path) as host, host.subscribe("hop.*") as hopping, host.subscribe(FAILED + "*") as failed:
         with host._bus.lock:
             host._bus.publish("hop.x", from_value(1), "p", NIL_SOURCE, cause=led_to_by(0, 30))
-        host._turns.go()
+        host._scheduler.run_or_wake()
         report = (await next_of(failed)).payload
         assert report["reason"] == "loop"
         hops = 0

@@ -117,11 +117,17 @@ async def test_a_stream_of_20000_events_loses_none_and_delays_no_other_capsule(t
     """Each of them is a write of the kv store to the capsule that handles it."""
     count = 20_000
     streamer(tmp_path, "s.item", count)
-    keeper = Guest(KV_SET)
+    supervisor = Guest(KV_SET)
     text = "(local.get $payload) (local.get $payload_len)"
     write = f"(call $kv_set {text} {text} (i32.const {RETURNED}))"
     failed = f"(if (i32.load8_u (i32.const {RETURNED})) (then (unreachable)))"
-    capsule(tmp_path, "keeper", keeper.handles(write + failed + keeper.say("s.kept")), {"s.item": "act"}, ["s.kept"])
+    capsule(
+        tmp_path,
+        "supervisor",
+        supervisor.handles(write + failed + supervisor.say("s.kept")),
+        {"s.item": "act"},
+        ["s.kept"],
+    )
     good(tmp_path)
     kept: list[HostEvent] = []
     reports: list[HostEvent] = []

@@ -95,7 +95,7 @@ async def test_300_guests_that_wait_for_each_other_hold_no_thread(tmp_path: Path
         host.subscribe("gate.reached") as reached,
     ):
         await good_still_answers(host)
-        threads = threading.active_count() + 1  # the crew's only one begins with the first guest that computes for long
+        threads = threading.active_count() + 1  # the only worker begins with the first guest that computes for long
         begun = ask_all_at_once(host, "down.0")
         for _ in NAMES:
             await next_of(reached)

@@ -36,9 +36,9 @@ def _snake(name: str) -> str:
 
 
 def test_only_the_engine_touches_raw_memory_and_the_private_part_of_wasmtime() -> None:
-    # The keeper of a child process is a program of its own, which asks the kernel for one thing.
-    keeper = PACKAGE / "syscalls" / "process" / "keeper.py"
-    others = [file for file in MODULES if (PACKAGE / "engine") not in file.parents and file != keeper]
+    # The supervisor of a child process is a program of its own, which asks the kernel for one thing.
+    supervisor = PACKAGE / "hostcalls" / "process" / "supervisor.py"
+    others = [file for file in MODULES if (PACKAGE / "engine") not in file.parents and file != supervisor]
     raw = {"ctypes", "wasmtime", "cffi"}
     assert [_shown(file) for file in others if raw & {name.split(".")[0] for name in _imported(TREES[file])}] == []
 

@@ -11,13 +11,13 @@ import astrid_host
 PACKAGE = Path(astrid_host.__file__).parent
 KERNEL = (
     "bus",
-    "calls",
+    "scheduler",
     "dispatch",
     "capsules",
     "engine",
     "abi",
     "manifest",
-    "syscalls",
+    "hostcalls",
     "gates",
     "stores",
     "topics.py",

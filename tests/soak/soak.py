@@ -143,7 +143,7 @@ async def soak(phase: Phase, host: Host, calls: int) -> Line:
 
 
 async def warm(host: Host) -> None:
-    """Let every thread of the crew come into being: a computing guest for each, all at once."""
+    """Let every thread of the worker pool come into being: a computing guest for each, all at once."""
     async with host.subscribe("warm.said") as said:
         for i in range(WORKERS):
             host.publish("warm.ask", i, principal=f"warm {i}")

@@ -10,7 +10,7 @@ from typing import Any
 from probe_guest import Answer, Called
 
 from astrid_host.errors import HostError
-from astrid_host.syscalls import HostFunction
+from astrid_host.hostcalls import HostFunction
 from astrid_host.wit import types as wit
 
 

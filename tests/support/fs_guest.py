@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from astrid_host.errors import HostError
+from astrid_host.hostcalls.fs import FileHandle, Fs
 from astrid_host.manifest import Capabilities, Manifest, Package
-from astrid_host.syscalls.fs import FileHandle, Fs
 
 EVERYWHERE = ("cwd://", "home://", "/tmp")
 

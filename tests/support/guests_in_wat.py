@@ -143,9 +143,9 @@ def spin(before: str = "") -> str:
     return f"{before} (loop $for_ever (br $for_ever))"
 
 
-def compute(turns: int) -> str:
-    """A loop of so many turns; 10 million take some milliseconds."""
-    return f"""(local.set $i (i32.const {turns}))
+def compute(rounds: int) -> str:
+    """A loop of so many rounds; 10 million take some milliseconds."""
+    return f"""(local.set $i (i32.const {rounds}))
     (loop $on (br_if $on (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))"""
 
 

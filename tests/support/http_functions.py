@@ -14,12 +14,12 @@ from named_functions import NamedFunctions
 
 from astrid_host.abi import Variant
 from astrid_host.bus import Bus
-from astrid_host.calls import Turns
 from astrid_host.engine import Engine
+from astrid_host.hostcalls.addresses import Airlock, Resolve
+from astrid_host.hostcalls.http import Http, Http10, Http11
+from astrid_host.hostcalls.io import Background, Poll, Streams
 from astrid_host.manifest import Capabilities, Manifest, Package
-from astrid_host.syscalls.addresses import Airlock, Resolve
-from astrid_host.syscalls.http import Http, Http10, Http11
-from astrid_host.syscalls.io import Background, Poll, Streams
+from astrid_host.scheduler import Scheduler
 
 OK = b"HTTP/1.1 200 OK\r\n"
 READ = "[method]http-stream.read-chunk"
@@ -158,13 +158,13 @@ async def functions(
     """The functions of a version, with an airlock that admits `allow` besides public addresses."""
     bus = Bus()
     async with trio.open_nursery() as nursery:
-        turns = Turns(Engine(None), bus.lock, 1)
-        http = Http(Airlock(allow, resolve), Background(turns, nursery))
-        made = (Http11(http) if version == "1.1" else Http10(http), Poll(bus, turns), Streams())
+        scheduler = Scheduler(Engine(None), bus.lock, 1)
+        http = Http(Airlock(allow, resolve), Background(scheduler, nursery))
+        made = (Http11(http) if version == "1.1" else Http10(http), Poll(bus, scheduler), Streams())
         try:
-            yield NamedFunctions(made, turns, guest(*net))
+            yield NamedFunctions(made, scheduler, guest(*net))
         finally:
-            await turns.close()
+            await scheduler.close()
             nursery.cancel_scope.cancel()
 
 

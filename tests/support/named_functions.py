@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from astrid_host.calls import Turns
 from astrid_host.errors import HostError
-from astrid_host.syscalls.interface import HostFunction
+from astrid_host.hostcalls.interface import HostFunction
+from astrid_host.scheduler import Scheduler
 
 
 class NamedFunctions:
@@ -17,12 +17,12 @@ class NamedFunctions:
 
     Args:
         made: the interfaces.
-        turns: of the loop that the functions wait on.
+        scheduler: of the loop that the functions wait on.
         caller: the call that they are made in.
     """
 
-    def __init__(self, made: Sequence[Any], turns: Turns, caller: Any) -> None:
-        self.turns = turns
+    def __init__(self, made: Sequence[Any], scheduler: Scheduler, caller: Any) -> None:
+        self.scheduler = scheduler
         self.call = caller
         self._made: dict[str, HostFunction] = {name: f for one in made for name, f in one.functions().items()}
 

@@ -17,13 +17,13 @@ import trio
 from named_functions import NamedFunctions
 
 from astrid_host.bus import Bus
-from astrid_host.calls import Turns
 from astrid_host.engine import Engine
 from astrid_host.errors import HostError
+from astrid_host.hostcalls.addresses import Airlock, Resolve
+from astrid_host.hostcalls.io import Background, Errors, Poll, Streams
+from astrid_host.hostcalls.net import Doorway, interfaces
 from astrid_host.manifest import Capabilities, Manifest, Package
-from astrid_host.syscalls.addresses import Airlock, Resolve
-from astrid_host.syscalls.io import Background, Errors, Poll, Streams
-from astrid_host.syscalls.net import Doorway, interfaces
+from astrid_host.scheduler import Scheduler
 
 MIB = 1 << 20
 
@@ -58,8 +58,8 @@ def call(
 class Functions(NamedFunctions):
     """Calls host functions on behalf of one guest that holds what they return."""
 
-    def __init__(self, turns: Turns, background: Background, made: Sequence[Any], caller: Any) -> None:
-        super().__init__(made, turns, caller)
+    def __init__(self, scheduler: Scheduler, background: Background, made: Sequence[Any], caller: Any) -> None:
+        super().__init__(made, scheduler, caller)
         self.background = background
 
     async def __call__(self, name: str, *arguments: Any) -> Any:
@@ -85,15 +85,15 @@ async def functions(
     """The functions, with an airlock that admits `allow` besides public addresses."""
     bus = Bus()
     async with trio.open_nursery() as nursery:
-        turns = Turns(engine(), bus.lock, 1)
-        background = Background(turns, nursery)
-        made = (*interfaces(background, Airlock(allow, resolve), doorway), Poll(bus, turns), Streams(), Errors())
-        found = Functions(turns, background, made, caller or call())
+        scheduler = Scheduler(engine(), bus.lock, 1)
+        background = Background(scheduler, nursery)
+        made = (*interfaces(background, Airlock(allow, resolve), doorway), Poll(bus, scheduler), Streams(), Errors())
+        found = Functions(scheduler, background, made, caller or call())
         try:
             yield found
         finally:
             found.drop_all()
-            await turns.close()
+            await scheduler.close()
             nursery.cancel_scope.cancel()
 
 

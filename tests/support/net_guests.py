@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pytest
 from guests_in_wat import RETURNED, Guest
 
+from astrid_host.hostcalls import Interface
+from astrid_host.hostcalls.addresses import Airlock
+from astrid_host.hostcalls.io import Background, Errors, Streams
+from astrid_host.hostcalls.net import Doorway, interfaces
 from astrid_host.imports import HostImports
-from astrid_host.syscalls import Interface
-from astrid_host.syscalls.addresses import Airlock
-from astrid_host.syscalls.io import Background, Errors, Streams
-from astrid_host.syscalls.net import Doorway, interfaces
 
 NET, IO = "astrid:net/host@1.0.0", "astrid:io/poll@1.0.0"
 CONNECT = f'(import "{NET}" "connect-tcp" (func $connect (param i32 i32 i32 i32)))'
@@ -70,7 +70,7 @@ def with_net(monkeypatch: pytest.MonkeyPatch, *allow: str, doorway: Doorway | No
     def provide_net(imports: HostImports, given: Iterable[Interface]) -> None:
         provide(imports, given)
         tasks = imports._tasks
-        background = Background(tasks._turns, tasks._nursery)
+        background = Background(tasks._scheduler, tasks._nursery)
         provide(imports, (*interfaces(background, Airlock(allow), doorway), Streams(), Errors()))
 
     monkeypatch.setattr(HostImports, "provide", provide_net)

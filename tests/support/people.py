@@ -14,13 +14,13 @@ import trio
 import trio.testing
 
 from astrid_host.bus import Bus, Event, Subscription
-from astrid_host.calls import Turns
 from astrid_host.engine import Engine
 from astrid_host.errors import HostError
+from astrid_host.hostcalls.approval import ANSWERS, Approval, Asked
+from astrid_host.hostcalls.questions import Questions
 from astrid_host.manifest import Capabilities, Manifest, Package, Uplink
 from astrid_host.payloads import NIL_SOURCE, from_value
-from astrid_host.syscalls.approval import ANSWERS, Approval, Asked
-from astrid_host.syscalls.questions import Questions
+from astrid_host.scheduler import Scheduler
 
 SOURCE = "2f1c7d2e-7d3b-5e0a-9a55-0a1b2c3d4e5f"
 CLIENT = "11111111-7d3b-5e0a-9a55-0a1b2c3d4e5f"
@@ -63,10 +63,10 @@ class Says:
 class Town:
     """A bus with its turns, and a client that receives what is said to people."""
 
-    def __init__(self, turns: Turns, bus: Bus) -> None:
-        self.turns = turns
+    def __init__(self, scheduler: Scheduler, bus: Bus) -> None:
+        self.scheduler = scheduler
         self.bus = bus
-        self.questions = Questions(bus, turns, self._received)
+        self.questions = Questions(bus, scheduler, self._received)
         self._heard: list[Event] = []
         self._arrived = trio.Event()
         self._patterns: list[Subscription] = []
@@ -99,7 +99,7 @@ class Town:
         """Publish, as a client does."""
         with self.bus.lock:
             self.bus.publish(topic, from_value(payload), principal, source_id)
-        self.turns.go()
+        self.scheduler.run_or_wake()
 
     def listens(self, topic: str) -> bool:
         """Whether a wait for that topic has left something behind, or still waits."""
@@ -109,11 +109,11 @@ class Town:
 @asynccontextmanager
 async def town() -> AsyncIterator[Town]:
     bus = Bus()
-    turns = Turns(engine(), bus.lock, 1)
+    scheduler = Scheduler(engine(), bus.lock, 1)
     try:
-        yield Town(turns, bus)
+        yield Town(scheduler, bus)
     finally:
-        await turns.close()
+        await scheduler.close()
 
 
 def in_no_time(body: Callable[[Town], Any]) -> float:

@@ -21,8 +21,8 @@ from astrid_host.abi import Variant
 from astrid_host.abi.resources import HandleTable
 from astrid_host.engine import Import, Suspend
 from astrid_host.errors import HostError
+from astrid_host.hostcalls import HostFunction, Interface
 from astrid_host.imports import DROP, HostImports
-from astrid_host.syscalls import HostFunction, Interface
 from astrid_host.wit import types as wit
 
 FOLDER = Path(__file__).parents[1] / "guests" / "probe"

@@ -21,8 +21,11 @@ $(VENV)/.ready: pyproject.toml
 demo: setup
 	$(BIN)/python -m astrid_host.cli.demo
 
+# Some tests judge what a host does beside others, and fail where the machine is busy: what failed is run once more, alone, and has to
+# pass then. Any other end than failed tests (1) ends the run.
 test: setup
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal || { test $$? -eq 1 && \
+		echo "these run once more, alone:" && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 $(VENV)/.lint-ready: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group lint --group bench

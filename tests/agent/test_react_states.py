@@ -128,12 +128,12 @@ async def test_whatever_was_kept_of_a_turn_it_ends_once_and_its_session_goes_on(
                 await parties.tick()
             await parties.until(lambda: all(parties.finals(new) for new in expected))
             await quiet(parties)
+        waiting = (
+            1 if which == 0 else 0
+        )  # the prompt that waits: answered too where it can be read, perhaps later than here
         for new in expected:
             given = parties.finals(new)
-            waiting = 1 if which == 0 else 0  # the prompt that waits: answered too where it can be read
             assert 1 <= len(given) <= 1 + waiting, (new, given)
-            parties.prompts["default", new] = len(given)
-        await parties.tick()
     assert len(expected) >= 40
 
 

@@ -69,8 +69,9 @@ async def test_a_capsule_that_takes_all_memory_is_refused_and_others_are_answere
             assert "memory in the [host] table of host.toml" in report["detail"]
             for _ in range(5):
                 await good_still_answers(host)
+            while host.stats().waiting < 2:  # those behind it are let in one after the other
+                await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert host.stats().waiting > 1
 
 
 async def test_many_capsules_that_take_all_memory_leave_room_for_one_that_comes_late(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ class Bus:
         )
         self._spread(event)
         if form is not None:
-            event._data = None  # `forget_data`, written out
+            event.forget_data()
         return event
 
     def _spread(self, event: Event) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from astrid_host.bus import Event
 from astrid_host.bus.backlog import STEP_BITS
 from astrid_host.payloads import NIL_SOURCE
-from astrid_host.scheduler import CROWD, Call, Pace
+from astrid_host.scheduler import Call, Pace
 from astrid_host.topics import KERNEL_TOPICS
 
 if TYPE_CHECKING:
@@ -175,11 +175,7 @@ class Queue:
             self.dispatcher.full_queues.add(self)
         if not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:
             self.scheduled = True
-            scheduler = self.dispatcher.scheduler
-            if len(scheduler.runnable) < CROWD:  # `schedule_locked`, written out
-                scheduler.runnable.append(self)
-            else:
-                scheduler.schedule_locked(self)
+            self.dispatcher.scheduler.schedule_locked(self)
 
     def schedule(self) -> None:
         if self.works and not self.scheduled and self.held is None and len(self.running) < self.receiver.concurrency:

@@ -252,16 +252,7 @@ class Instance:
                     raise
                 value = entry.code.lift_result(self, *flat)  # it lies in memory that was not seen before
         if export.post_at is not None:
-            if self._inner_buffer is not None:
-                self._enter(activation, export.post_at, entry.post, *flat)
-            else:  # `_enter`, written out: it runs once a call
-                activation.nested = 1
-                entry.post.pack_raw(self._raw, 0, *flat)
-                error = native.CALL(self.context, export.post_at, self._raw_at, _FOUR, self._inner_at)
-                activation.nested = 0
-                if error or self._inner_out[0]:
-                    self._inner_out[1] = error
-                    raise self._inner_failed(activation)
+            self._enter(activation, export.post_at, entry.post, *flat)
         self.look()  # it may have grown its memory
         return value
 

@@ -218,11 +218,7 @@ class _Answers(_Exchanging):
         exchange = self._under_way.get((principal, key))
         if exchange is None:
             return self._unknown(data, principal)
-        topics = exchange.topics
-        if len(topics) == 1 and topics[0] in self._owners:
-            exchange.topics = ()
-            return None
-        for topic in topics:
+        for topic in exchange.topics:
             if topic in self._owners:
                 exchange.answered(topic)
                 return None

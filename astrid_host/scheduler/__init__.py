@@ -8,11 +8,9 @@ from astrid_host.scheduler.accounts import Account, Accounts
 from astrid_host.scheduler.call import Backpressure, Call, Owner, Pace, Refusal
 from astrid_host.scheduler.once import call_once
 from astrid_host.scheduler.scheduler import Scheduler, Source
-from astrid_host.scheduler.shares import CROWD
 from astrid_host.scheduler.tasks import Tasks
 
 __all__ = [
-    "CROWD",
     "Account",
     "Accounts",
     "Backpressure",

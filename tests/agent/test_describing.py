@@ -81,11 +81,11 @@ async def quickest(describe: Describe, host: Host, names: list[str]) -> float:
     return best
 
 
-@pytest.mark.parametrize(("describe", "times"), [(by_the_prompt_builder, MANY), (by_the_host, 2 * MANY)])
-async def test_the_time_grows_with_the_number_of_capsules_and_not_faster(
+@pytest.mark.parametrize(("describe", "times"), [(by_the_prompt_builder, MANY // 2), (by_the_host, MANY)])
+async def test_fifty_capsules_take_no_fifty_times_as_long_as_one(
     describe: Describe, times: int, tmp_path: Path
 ) -> None:
-    """The host's own function does hardly anything beside the capsules', so its bound leaves more room for other programs."""
+    """What a turn waits for takes less than half of that. The host's own function has hardly anything to do but the capsules'."""
     seconds = []
     for many in (1, MANY):
         place = tmp_path / f"{many}"

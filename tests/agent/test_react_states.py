@@ -127,13 +127,14 @@ async def test_whatever_was_kept_of_a_turn_it_ends_once_and_its_session_goes_on(
             for _ in range(8):  # what cannot be published at once is tried again, and a prompt that waited has its turn
                 await parties.tick()
             await parties.until(lambda: all(parties.finals(new) for new in expected))
-            await quiet(parties)
-        waiting = (
-            1 if which == 0 else 0
-        )  # the prompt that waits: answered too where it can be read, perhaps later than here
-        for new in expected:
-            given = parties.finals(new)
-            assert 1 <= len(given) <= 1 + waiting, (new, given)
+            for _ in range(2):  # also after the watchdog has looked once more
+                await quiet(parties)
+                for new in expected:
+                    given = parties.finals(new)
+                    # In a session that had a prompt waiting, that one is answered too where it can be read.
+                    assert 1 <= len(given) <= (2 if which == 0 else 1), (new, given)
+        if which:
+            parties.prompts.update({("default", new): 1 for new in expected})
     assert len(expected) >= 40
 
 

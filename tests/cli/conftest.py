@@ -67,16 +67,10 @@ file = "guest.wasm"
 """
 
 
-@pytest.fixture(scope="session")
-def module_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all, so that each guest is compiled once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def surroundings(module_cache: Path, tmp_path: Path) -> dict[str, str]:
+def surroundings(shared_cache: Path, tmp_path: Path) -> dict[str, str]:
     """Environment variables with folders of the test's own."""
-    return {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(module_cache)}
+    return {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(shared_cache)}
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import astrid_host
 CHECKOUT = Path(astrid_host.__file__).parent.parent
 Astrid: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 COMMANDS = ("run", "call", "tools", "check", "inspect", "config", "approvals", "audit", "doctor")
-HELP_WITHIN_S = 0.4  # of computing; what it imports decides, which the next test looks at
+HELP_WITHIN_S = 0.3
 SLOW = ("trio", "wasmtime", "rich", "structlog", "sqlite3", "msgspec")
 
 

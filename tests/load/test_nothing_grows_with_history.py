@@ -21,7 +21,7 @@ async def typical(host: Host) -> float:
     return sorted(took)[SAMPLE // 10]
 
 
-async def test_an_audited_call_costs_the_same_after_4_000_others(tmp_path: Path) -> None:
+async def test_an_audited_call_costs_the_same_after_10_000_others(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "a.txt").write_text("a")
@@ -29,6 +29,6 @@ async def test_an_audited_call_costs_the_same_after_4_000_others(tmp_path: Path)
     async with open_host(places, trust=True, state_dir=tmp_path / "state", workspace=work) as host:
         await typical(host)  # instances are made, and the audit's first page
         first = await typical(host)
-        for _ in range(4_000):
+        for _ in range(10_000):
             await host.tools.execute("list_directory", {"dir_path": "."})
-        assert await typical(host) <= 2 * first
+        assert await typical(host) <= 1.5 * first

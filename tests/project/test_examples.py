@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,16 +20,7 @@ def test_each_of_them_is_run_here() -> None:
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_it_runs_and_says_what_it_is_about(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / f"{name}.py"],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def test_it_runs_and_says_what_it_is_about(name: str, run_python: Callable[..., str]) -> None:
+    printed = run_python(EXAMPLES / f"{name}.py")
     for said in SAID[name]:
-        assert said in done.stdout
+        assert said in printed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import astrid_host
@@ -15,8 +16,16 @@ MOST_LINES = 450
 VAGUE = re.compile(r"(^|_)(utils?|helpers?|common|managers?|misc|stuff)($|_)")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FILES = [*MODULES, *sorted((CHECKOUT / "tests").rglob("*.py")), *sorted((CHECKOUT / "benchmarks").rglob("*.py"))]
-TEXTS = {file: file.read_text("utf-8") for file in FILES}
-TREES = {file: ast.parse(text) for file, text in TEXTS.items()}
+
+
+@cache
+def _text(file: Path) -> str:
+    return file.read_text("utf-8")
+
+
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(_text(file))
 
 
 def _shown(file: Path) -> str:
@@ -40,21 +49,21 @@ def test_only_the_engine_touches_raw_memory_and_the_private_part_of_wasmtime() -
     supervisor = PACKAGE / "hostcalls" / "process" / "supervisor.py"
     others = [file for file in MODULES if (PACKAGE / "engine") not in file.parents and file != supervisor]
     raw = {"ctypes", "wasmtime", "cffi"}
-    assert [_shown(file) for file in others if raw & {name.split(".")[0] for name in _imported(TREES[file])}] == []
+    assert [_shown(file) for file in others if raw & {name.split(".")[0] for name in _imported(_tree(file))}] == []
 
 
 def test_every_module_says_what_it_is() -> None:
-    assert [_shown(file) for file in FILES if not (ast.get_docstring(TREES[file]) or "").strip()] == []
+    assert [_shown(file) for file in FILES if not (ast.get_docstring(_tree(file)) or "").strip()] == []
 
 
 def test_no_file_is_too_long_to_be_read_at_once() -> None:
-    assert [_shown(file) for file in FILES if len(TEXTS[file].splitlines()) > MOST_LINES] == []
+    assert [_shown(file) for file in FILES if len(_text(file).splitlines()) > MOST_LINES] == []
 
 
 def test_no_module_or_class_has_a_name_that_says_nothing() -> None:
     vague = []
     for file in FILES:
-        classes = [_snake(node.name) for node in ast.walk(TREES[file]) if isinstance(node, ast.ClassDef)]
+        classes = [_snake(node.name) for node in ast.walk(_tree(file)) if isinstance(node, ast.ClassDef)]
         folders = [parent.name for parent in file.relative_to(CHECKOUT).parents if parent.name]
         vague += [(_shown(file), name) for name in (file.stem, *folders, *classes) if VAGUE.search(name)]
     assert vague == []

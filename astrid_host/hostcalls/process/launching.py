@@ -320,9 +320,7 @@ class SupervisedProcess:
         """Kill the child and its group without the supervisor, which is gone."""
         if self.child is None:
             return
-        with contextlib.suppress(
-            OSError
-        ):  # it has ended, or it is no process: the child had got hold of its supervisor
+        with contextlib.suppress(OSError):  # it has ended, or it is no process: the child spoke for its supervisor
             # Stopped, it does not end by itself, so its number stays its own while its group is signalled.
             signal.pidfd_send_signal(self.child, signal.SIGSTOP)
             pid = number_of(self.child)
